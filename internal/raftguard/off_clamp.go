@@ -1,0 +1,5 @@
+//go:build broken_raftguard_clamp
+
+package raftguard
+
+const offClamp = true

@@ -1,0 +1,5 @@
+//go:build broken_raftguard_heartbeat
+
+package raftguard
+
+const offHeartbeat = true

@@ -1,0 +1,5 @@
+//go:build broken_raftguard_pipeline
+
+package raftguard
+
+const offPipeline = true

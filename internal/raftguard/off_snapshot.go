@@ -1,0 +1,5 @@
+//go:build broken_raftguard_snapshot
+
+package raftguard
+
+const offSnapshot = true

@@ -1,0 +1,5 @@
+//go:build broken_raftguard_transfer
+
+package raftguard
+
+const offTransfer = true

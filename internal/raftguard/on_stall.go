@@ -1,0 +1,5 @@
+//go:build !broken_raftguard_stall
+
+package raftguard
+
+const offStall = false

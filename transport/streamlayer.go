@@ -178,8 +178,10 @@ func (l *StreamLayer) shut() {
 	}
 }
 
-// track wraps a connection so that Close finds it. It closes the connection when the layer is closed already.
+// track sets up a connection of either direction before its first byte, so that vanished hosts are noticed and
+// Close finds it. It closes the connection when the layer is closed already.
 func (l *StreamLayer) track(c net.Conn) (*raftConn, error) {
+	l.tune(c)
 	rc := &raftConn{Conn: c, layer: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +201,6 @@ func (l *StreamLayer) forget(c *raftConn) {
 
 // admit sees an accepted connection through its handshake and hands it to Accept.
 func (l *StreamLayer) admit(raw net.Conn) {
-	l.tune(raw)
 	c, err := l.track(raw)
 	if err != nil {
 		return
@@ -290,7 +291,6 @@ func (l *StreamLayer) connect(ctx context.Context, addr string, p kvoncev1.PeerH
 	if err != nil {
 		return nil, nil, err
 	}
-	l.tune(raw)
 	c, err := l.track(raw)
 	if err != nil {
 		return nil, nil, err

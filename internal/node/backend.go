@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/kvonce/kvonce/fsm"
 	"github.com/kvonce/kvonce/registry"
@@ -199,15 +200,7 @@ func (q *requests) unregistered(m *kvoncev1.Command, reply func(*kvoncev1.Respon
 
 func (q *requests) read(m *kvoncev1.Read, reply func(*kvoncev1.Response)) error {
 	if m.GetConsistency() == kvoncev1.Consistency_SERIALIZABLE {
-		if m.GetMaxAgeMs() != 0 {
-			return errTooOld
-		}
-		view := q.machine.View()
-		if !view.Born() {
-			return errNotReady
-		}
-		reply(readResponse(view, m))
-		return nil
+		return q.readLocal(m, reply)
 	}
 	q.reads.Read(func(view *fsm.State, err error) {
 		if err == nil && !view.Born() {
@@ -219,6 +212,26 @@ func (q *requests) read(m *kvoncev1.Read, reply func(*kvoncev1.Response)) error 
 		}
 		reply(readResponse(view, m))
 	})
+	return nil
+}
+
+// readLocal answers from the local state at once, with its age. The age is taken before the state, so that the state
+// is never older than it says.
+func (q *requests) readLocal(m *kvoncev1.Read, reply func(*kvoncev1.Response)) error {
+	age, known := q.reads.Age()
+	if limit := time.Duration(m.GetMaxAgeMs()) * time.Millisecond; limit > 0 && (!known || age > limit) {
+		return errTooOld
+	}
+	view := q.machine.View()
+	if !view.Born() {
+		return errNotReady
+	}
+	out := readResponse(view, m)
+	if r := out.GetRead(); r != nil && known {
+		ms := uint64(age.Milliseconds())
+		r.AgeMs = &ms
+	}
+	reply(out)
 	return nil
 }
 

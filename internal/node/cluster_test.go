@@ -2,10 +2,10 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-
 	"testing"
 	"time"
 
@@ -81,10 +81,11 @@ func (c *memCluster) start(m *memNode) {
 	settings[fsm.ClientTTLMin] = 1000
 	k, err := newCore(coreConfig{
 		id: raft.ServerID(m.id), tuning: m.tuning, stores: stores{m.disk, m.disk, m.snaps}, transport: m.net,
-		records: func() []fsm.Node { return []fsm.Node{{ID: m.id, ClientAddress: m.id + ":client"}} },
-		genesis: fsm.Genesis{ClusterName: "test", Settings: settings},
-		probe:   func(context.Context, string) error { return nil },
-		log:     log, fatal: func(err error) { m.fatal <- err },
+		records:   c.records,
+		genesis:   fsm.Genesis{ClusterName: "test", Settings: settings},
+		readIndex: c.readIndex,
+		probe:     func(context.Context, string) error { return nil },
+		log:       log, fatal: func(err error) { m.fatal <- err },
 	})
 	require.NoError(c.t, err)
 	m.core = k
@@ -96,6 +97,24 @@ func (c *memCluster) start(m *memNode) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop, m.done = cancel, make(chan struct{})
 	go func() { k.Run(ctx); close(m.done) }()
+}
+
+// records are those that nodes would have learned from each other's hellos.
+func (c *memCluster) records() (list []fsm.Node) {
+	for _, m := range c.nodes {
+		list = append(list, fsm.Node{ID: m.id, ClientAddress: m.id + ":client"})
+	}
+	return list
+}
+
+// readIndex asks the node with a client address, unless the network is cut.
+func (c *memCluster) readIndex(_ context.Context, address string) (uint64, error) {
+	for _, m := range c.nodes {
+		if m.id+":client" == address && m.core != nil {
+			return m.core.readIndexHere(context.Background())
+		}
+	}
+	return 0, errors.New("no node there")
 }
 
 func (c *memCluster) connect(a, b *memNode) {

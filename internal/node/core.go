@@ -30,6 +30,8 @@ type coreConfig struct {
 	transport raftguard.Inner
 	records   func() []fsm.Node
 	genesis   fsm.Genesis
+	// readIndex asks a leader at a client address for an index; see Peer.ReadIndex.
+	readIndex func(ctx context.Context, address string) (uint64, error)
 	// probe asks whether a node answers, before leadership is handed to it.
 	probe func(ctx context.Context, address string) error
 	log   *slog.Logger
@@ -73,7 +75,7 @@ func newCore(c coreConfig) (*core, error) {
 	}
 	clock := &clock{}
 	k.propose = newProposer(k.raft, k.gate, clock, c.tuning)
-	k.reads = newReader(k.raft, logs, k.transport, k.gate, k.machine)
+	k.reads = newReader(k.raft, logs, k.transport, k.gate, k.machine, k.remoteIndex)
 	k.lead = &leadership{raft: k.raft, gate: k.gate, clock: clock, machine: k.machine, propose: k.propose,
 		records: c.records, genesis: c.genesis, log: c.log}
 	k.requests = &requests{machine: k.machine, propose: k.propose, reads: k.reads, leader: k.Leader}
@@ -136,6 +138,20 @@ func (k *core) Leader() *kvoncev1.Leader {
 		l.ClientAddress = n.ClientAddress
 	}
 	return l
+}
+
+// remoteIndex asks the leader for an index, when this node isn't it.
+func (k *core) remoteIndex(ctx context.Context) (uint64, error) {
+	l := k.Leader()
+	if l.GetClientAddress() == "" || l.GetNodeId() == string(k.config.id) {
+		return 0, errNotLeader
+	}
+	index, err := k.config.readIndex(ctx, l.GetClientAddress())
+	if err != nil {
+		k.config.log.Debug("the leader gave no index for a read", "leader", l.GetNodeId(), "error", err)
+		return 0, errNotReady
+	}
+	return index, nil
 }
 
 // HandOver gives leadership to another voter, if this node leads and one can take it.

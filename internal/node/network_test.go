@@ -20,7 +20,7 @@ import (
 
 // netCluster runs whole nodes, with folders and ports, in one process.
 type netCluster struct {
-	t     *testing.T
+	t     testing.TB
 	nodes []*netNode
 }
 
@@ -31,7 +31,7 @@ type netNode struct {
 	conn   *grpc.ClientConn
 }
 
-func newNetCluster(t *testing.T, n int) *netCluster {
+func newNetCluster(t testing.TB, n int) *netCluster {
 	c := &netCluster{t: t}
 	dir := t.TempDir()
 	var peers []Peer
@@ -61,7 +61,7 @@ func newNetCluster(t *testing.T, n int) *netCluster {
 	return c
 }
 
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()

@@ -18,6 +18,7 @@ import (
 	"github.com/kvonce/kvonce/fsm"
 	"github.com/kvonce/kvonce/internal/raftguard"
 	"github.com/kvonce/kvonce/transport"
+	"github.com/kvonce/kvonce/transport/kvoncev1"
 )
 
 // Bounds of a graceful stop; together they stay below the 10 s in which a node must end.
@@ -85,6 +86,7 @@ type running struct {
 	layer  *transport.StreamLayer
 	client net.Listener
 	server *transport.Server
+	leader *leaderConn
 	closes []io.Closer // last one first
 	wg     sync.WaitGroup
 }
@@ -99,6 +101,8 @@ func (r *running) listen() error {
 	}
 	r.layer = transport.NewStreamLayer(raftPort, r.config.AdvertiseRaft, r.peers, transport.StreamOptions{Logger: r.log})
 	r.server = transport.NewServer(&backend{r.Node}, transport.ServerOptions{Logger: r.log})
+	r.server.RegisterService(&kvoncev1.Peer_ServiceDesc, &peerService{node: r.Node})
+	r.leader = &leaderConn{}
 	return nil
 }
 
@@ -165,10 +169,10 @@ func (r *running) start(ctx context.Context) (*core, error) {
 	}
 	network := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: r.layer, MaxPool: 3, MaxRPCsInFlight: 1, Timeout: raftTransportTimeout, Logger: bridge(r.log)})
-	r.closes = append(r.closes, network)
+	r.closes = append(r.closes, network, r.leader)
 	k, err := newCore(coreConfig{
 		id: raft.ServerID(r.config.ID), tuning: r.config.Tuning, stores: stores, transport: network,
-		records: r.peers.Records, probe: r.probe, log: r.log, fatal: r.guardFailed,
+		records: r.peers.Records, probe: r.probe, readIndex: r.readIndex, log: r.log, fatal: r.guardFailed,
 		genesis: fsm.Genesis{ClusterName: r.config.ClusterName, Settings: r.config.Settings},
 	})
 	if err != nil {
@@ -203,6 +207,11 @@ func hclogFor(l *slog.Logger) hclog.Logger { return bridge(l) }
 func (r *running) probe(ctx context.Context, address string) error {
 	_, err := r.layer.Probe(ctx, address)
 	return err
+}
+
+func (r *running) readIndex(ctx context.Context, address string) (uint64, error) {
+	incarnation := r.core.Load().machine.View().Incarnation()
+	return r.leader.readIndex(ctx, address, incarnation)
 }
 
 // guardFailed gives what a guard found its exit code: a disk that stalls or fails may be better after a restart.

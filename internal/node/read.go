@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -29,20 +30,25 @@ type proof interface {
 	WaitConfirmed(ctx context.Context, term uint64, since time.Time, voters func() raft.Configuration) error
 }
 
-// reader answers linearizable reads on the leader. Its Run goroutine does one round at a time; what arrives
-// meanwhile shares the next one.
+// reader answers linearizable reads. Its Run goroutine does one round at a time; what arrives meanwhile shares the
+// next one.
 //
-// A round takes the commit index, then proves that this node still leads: a majority of voters must answer a
-// message that was sent after the round began (Raft thesis, section 6.4; raft's own VerifyLeader counts answers to
-// older messages and those of non-voters). Then it waits until the state machine has applied the last command up
-// to that index.
+// On the leader a round takes the commit index, then proves that this node still leads: a majority of voters must
+// answer a message that was sent after the round began (Raft thesis, section 6.4; raft's own VerifyLeader counts
+// answers to older messages and those of non-voters). Then it waits until the state machine has applied the last
+// command up to that index. A follower asks the leader for such an index and waits until it has applied it too.
 type reader struct {
 	raft    readRaft
 	logs    raft.LogStore
 	proof   proof
 	gate    *gate
 	machine *machine
-	queue   chan read
+	// remote asks the leader for an index; it fails when none is known.
+	remote func(ctx context.Context) (index uint64, err error)
+	queue  chan read
+	// fresh is the local time in nanoseconds at which the last completed round began, 0 for none.
+	fresh atomic.Int64
+	began time.Time // what fresh counts from
 }
 
 // read is a caller that waits for a view that is recent enough. Done is called exactly once and must not block.
@@ -50,16 +56,13 @@ type read struct {
 	done func(*fsm.State, error)
 }
 
-func newReader(r readRaft, logs raft.LogStore, p proof, g *gate, m *machine) *reader {
-	return &reader{raft: r, logs: logs, proof: p, gate: g, machine: m, queue: make(chan read, maxReads)}
+func newReader(r readRaft, logs raft.LogStore, p proof, g *gate, m *machine, remote func(context.Context) (uint64, error)) *reader {
+	return &reader{raft: r, logs: logs, proof: p, gate: g, machine: m, remote: remote,
+		queue: make(chan read, maxReads), began: time.Now()}
 }
 
 // Read calls done with a view that holds every write that was acknowledged before this call.
 func (r *reader) Read(done func(*fsm.State, error)) {
-	if err := r.gate.check(); err != nil {
-		done(nil, err)
-		return
-	}
 	select {
 	case r.queue <- read{done}:
 	default:
@@ -115,21 +118,41 @@ func (r *reader) refuseQueue() {
 func (r *reader) round(ctx context.Context) (*fsm.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	term, ok := r.gate.leading()
-	if !ok {
-		return nil, errNotLeader
-	}
 	since := time.Now()
-	commit := r.raft.CommitIndex()
-	r.raft.VerifyLeader() // makes raft send heartbeats now; its own verdict is not good enough
-	if err := r.proof.WaitConfirmed(ctx, term, since, r.voters); err != nil {
-		return nil, errNotReady
+	index, err := r.index(ctx, since)
+	if err != nil {
+		return nil, err
 	}
-	view, err := r.machine.WaitApplied(ctx, r.lastCommand(commit))
+	view, err := r.machine.WaitApplied(ctx, index)
 	if err != nil {
 		return nil, errNotReady
 	}
+	r.fresh.Store(int64(since.Sub(r.began)) + 1)
 	return view, nil
+}
+
+// index returns an index of a command that holds every write acknowledged before since.
+func (r *reader) index(ctx context.Context, since time.Time) (uint64, error) {
+	term, ok := r.gate.leading()
+	if !ok {
+		return r.remote(ctx)
+	}
+	commit := r.raft.CommitIndex()
+	r.raft.VerifyLeader() // makes raft send heartbeats now; its own verdict is not good enough
+	if err := r.proof.WaitConfirmed(ctx, term, since, r.voters); err != nil {
+		return 0, errNotReady
+	}
+	return r.lastCommand(commit), nil
+}
+
+// Age returns how old the local state may be: the time since the last completed round began. It is unknown before the
+// first round.
+func (r *reader) Age() (age time.Duration, known bool) {
+	at := r.fresh.Load()
+	if at == 0 {
+		return 0, false
+	}
+	return time.Since(r.began.Add(time.Duration(at - 1))), true
 }
 
 func (r *reader) voters() raft.Configuration {

@@ -144,7 +144,7 @@ const (
 	Code_OK               Code = 1
 	// Said by a node before the log; the outcome is always REFUSED.
 	Code_NOT_LEADER Code = 10
-	// The node's queue is full.
+	// The node's queue is full, or the stream holds as many answers as it may.
 	Code_BUSY Code = 11
 	// Leadership is being handed over.
 	Code_TRANSFERRING Code = 12
@@ -173,7 +173,7 @@ const (
 	Code_UNKNOWN_CLIENT Code = 43
 	// Below the first outstanding sequence; not executed now (UNKNOWN).
 	Code_STALE_SEQUENCE Code = 44
-	// Executed or decided before, but the answer is no longer kept; the outcome is.
+	// Executed or decided before, but the answer is no longer kept, or is too large to be sent; the outcome is known.
 	Code_ANSWER_GONE Code = 45
 	// The sequence was used for another request (UNKNOWN for this one: nothing was executed).
 	Code_SEQUENCE_REUSED Code = 46
@@ -806,7 +806,8 @@ func (x *Leader) GetTerm() uint64 {
 // Request is one request within a stream.
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the caller, repeated in the response; must be unique among the unanswered requests of a stream.
+	// Chosen by the caller, repeated in the response; must be unique among the unanswered requests of a stream. A tag
+	// that isn't ends the stream: a refusal would be taken for the answer to the first request.
 	Tag uint64 `protobuf:"varint,1,opt,name=tag,proto3" json:"tag,omitempty"`
 	// Types that are valid to be assigned to Kind:
 	//

@@ -335,6 +335,95 @@ func (x *PeerFolder) GetFolderIncarnation() []byte {
 	return nil
 }
 
+type ReadIndexRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Incarnation of the cluster that the caller belongs to.
+	Incarnation   []byte `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadIndexRequest) Reset() {
+	*x = ReadIndexRequest{}
+	mi := &file_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadIndexRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadIndexRequest) ProtoMessage() {}
+
+func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
+func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReadIndexRequest) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+type ReadIndexResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadIndexResponse) Reset() {
+	*x = ReadIndexResponse{}
+	mi := &file_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadIndexResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadIndexResponse) ProtoMessage() {}
+
+func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadIndexResponse.ProtoReflect.Descriptor instead.
+func (*ReadIndexResponse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ReadIndexResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 var File_peer_proto protoreflect.FileDescriptor
 
 const file_peer_proto_rawDesc = "" +
@@ -367,7 +456,13 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"PeerFolder\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12-\n" +
-	"\x12folder_incarnation\x18\x02 \x01(\fR\x11folderIncarnationB6Z4github.com/kvonce/kvonce/transport/kvoncev1;kvoncev1b\x06proto3"
+	"\x12folder_incarnation\x18\x02 \x01(\fR\x11folderIncarnation\"4\n" +
+	"\x10ReadIndexRequest\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\fR\vincarnation\")\n" +
+	"\x11ReadIndexResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index2N\n" +
+	"\x04Peer\x12F\n" +
+	"\tReadIndex\x12\x1b.kvonce.v1.ReadIndexRequest\x1a\x1c.kvonce.v1.ReadIndexResponseB6Z4github.com/kvonce/kvonce/transport/kvoncev1;kvoncev1b\x06proto3"
 
 var (
 	file_peer_proto_rawDescOnce sync.Once
@@ -382,19 +477,23 @@ func file_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_peer_proto_goTypes = []any{
-	(PeerHello_Purpose)(0), // 0: kvonce.v1.PeerHello.Purpose
-	(*PeerHello)(nil),      // 1: kvonce.v1.PeerHello
-	(*PeerAddress)(nil),    // 2: kvonce.v1.PeerAddress
-	(*PeerFolder)(nil),     // 3: kvonce.v1.PeerFolder
+	(PeerHello_Purpose)(0),    // 0: kvonce.v1.PeerHello.Purpose
+	(*PeerHello)(nil),         // 1: kvonce.v1.PeerHello
+	(*PeerAddress)(nil),       // 2: kvonce.v1.PeerAddress
+	(*PeerFolder)(nil),        // 3: kvonce.v1.PeerFolder
+	(*ReadIndexRequest)(nil),  // 4: kvonce.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil), // 5: kvonce.v1.ReadIndexResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	0, // 0: kvonce.v1.PeerHello.purpose:type_name -> kvonce.v1.PeerHello.Purpose
 	2, // 1: kvonce.v1.PeerHello.initial_cluster:type_name -> kvonce.v1.PeerAddress
 	3, // 2: kvonce.v1.PeerHello.folders:type_name -> kvonce.v1.PeerFolder
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
+	4, // 3: kvonce.v1.Peer.ReadIndex:input_type -> kvonce.v1.ReadIndexRequest
+	5, // 4: kvonce.v1.Peer.ReadIndex:output_type -> kvonce.v1.ReadIndexResponse
+	4, // [4:5] is the sub-list for method output_type
+	3, // [3:4] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
 	3, // [3:3] is the sub-list for extension extendee
 	0, // [0:3] is the sub-list for field type_name
@@ -411,9 +510,9 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   3,
+			NumMessages:   5,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_peer_proto_goTypes,
 		DependencyIndexes: file_peer_proto_depIdxs,

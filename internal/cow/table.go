@@ -53,11 +53,26 @@ func (t *Table[K, R]) Copy() *Table[K, R] {
 
 // Set puts a record into the table, in the place of one with the same key, which is returned.
 func (t *Table[K, R]) Set(key K, rec R) (old R, replaced bool) {
-	t.scratch = rec.Append(t.scratch[:0])
-	e := entry[K, R]{key, rec, Hash(t.kind, t.scratch)}
+	e := t.entry(key, rec)
 	was, replaced := t.tree.Set(e)
 	t.sum += e.hash - was.hash
 	return was.rec, replaced
+}
+
+// Push puts a record behind all others. It returns false, and changes nothing, when the key isn't above the last.
+func (t *Table[K, R]) Push(key K, rec R) bool {
+	e := t.entry(key, rec)
+	if last, ok := t.tree.Max(); ok && !t.tree.Less(last, e) {
+		return false
+	}
+	t.tree.Load(e)
+	t.sum += e.hash
+	return true
+}
+
+func (t *Table[K, R]) entry(key K, rec R) entry[K, R] {
+	t.scratch = rec.Append(t.scratch[:0])
+	return entry[K, R]{key, rec, Hash(t.kind, t.scratch)}
 }
 
 // Delete takes a record out of the table and returns it.

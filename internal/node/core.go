@@ -62,6 +62,9 @@ const logCacheSize = 1024
 func newCore(c coreConfig) (*core, error) {
 	k := &core{config: c, gate: &gate{}, notify: raftguard.NewNotify()}
 	k.machine = newMachine(c.log, c.fatal)
+	if err := k.restoreNewest(c.stores); err != nil {
+		return nil, err
+	}
 	logs, snapshots, err := k.guardStores()
 	if err != nil {
 		return nil, err
@@ -81,6 +84,35 @@ func newCore(c coreConfig) (*core, error) {
 	k.requests = &requests{machine: k.machine, propose: k.propose, reads: k.reads, leader: k.Leader}
 	k.transfer = raftguard.NewTransfer(k.raft, k.probeServer, c.fatal)
 	return k, nil
+}
+
+// restoreNewest puts the newest snapshot into the machine, or says why this data folder must not be used. Raft would
+// go on with an older snapshot when the newest can't be read, though the log between them is gone.
+func (k *core) restoreNewest(s stores) error {
+	wayOut := "restore the data folder, or remove the node and add it again under a new id"
+	list, err := s.snapshots.List()
+	if err != nil {
+		return fmt.Errorf("snapshots: %w", err)
+	}
+	var newest uint64
+	if len(list) > 0 {
+		newest = list[0].Index
+		_, content, err := s.snapshots.Open(list[0].ID)
+		if err == nil {
+			err = k.machine.Restore(content)
+		}
+		if err != nil {
+			return doNotRestart("the newest snapshot %s can't be read (%w): %s", list[0].ID, err, wayOut)
+		}
+	}
+	first, err := s.logs.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	if first > newest+1 {
+		return doNotRestart("the log begins at entry %d, but the newest readable snapshot ends at %d: %s", first, newest, wayOut)
+	}
+	return nil
 }
 
 // guardStores puts the guards round the stores, the cache between them, and the transport beside them.

@@ -195,3 +195,30 @@ func TestSecondProcessOnADataFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, n.Run(context.Background()), fmt.Sprintf("in use by another process (pid %d)", os.Getpid()))
 }
+
+func TestDamagedSnapshotIsRefused(t *testing.T) {
+	c := newNetCluster(t, 1)
+	m := c.nodes[0]
+	m.config.Tuning.SnapshotEntries, m.config.Tuning.TrailingEntries = 16, 0
+	c.start(m)
+	c.ready(m)
+	snapshots := filepath.Join(m.config.DataDir, raftFolder, "snapshots")
+	for i := range 40 {
+		require.Equal(t, kvoncev1.Code_OK, c.call(put("k", fmt.Sprint(i))).Code)
+	}
+	var files []string
+	require.Eventually(t, func() bool {
+		files, _ = filepath.Glob(filepath.Join(snapshots, "*-*", "state.bin"))
+		return len(files) > 0
+	}, 40*time.Second, 50*time.Millisecond, "a snapshot is taken")
+	require.NoError(t, c.halt(m))
+	b, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	b[len(b)/2] ^= 1
+	require.NoError(t, os.WriteFile(files[0], b, 0o600))
+	c.start(m)
+	err = <-m.ended
+	m.stop = nil
+	require.Equal(t, ExitDoNotRestart, ExitCode(err), "%v", err)
+	require.ErrorContains(t, err, "under a new id")
+}

@@ -205,9 +205,9 @@ func addRequest(e *fsm.Entry, x proposal) {
 		Group: fsm.Group{Client: x.client, Verifier: x.secret, Requests: []fsm.Request{*x.request}}})
 }
 
-// await waits for one entry and answers its callers.
+// await waits for one entry and answers its callers, also when ctx ends: raft may never answer after a shutdown.
 func (p *proposer) await(ctx context.Context, f raft.ApplyFuture, order []proposal) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), proposalTimeout)
+	ctx, cancel := context.WithTimeout(ctx, proposalTimeout)
 	defer cancel()
 	err := raftguard.Await(ctx, f)
 	if err != nil {

@@ -48,8 +48,9 @@ func (a *acks) LastAck(id raft.ServerID) (time.Time, bool) {
 	return at, ok
 }
 
-// Confirmed tells whether this node led in term at some moment after since: a majority of the voters, itself
-// counted if it is one, has accepted a message of that term that was sent after since.
+// Confirmed tells whether this node led in term at some moment after since: a majority of the voters, itself counted
+// if it is one, has accepted a message of that term that was sent after since. It is false once a newer term was
+// seen. Since comes from time.Now, so that clocks that are set don't matter.
 func (a *acks) Confirmed(term uint64, since time.Time, c raft.Configuration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,6 +58,9 @@ func (a *acks) Confirmed(term uint64, since time.Time, c raft.Configuration) boo
 }
 
 func (a *acks) confirmed(term uint64, since time.Time, c raft.Configuration) bool {
+	if a.term > term {
+		return false
+	}
 	voters, yes := 0, 0
 	for _, s := range c.Servers {
 		if s.Suffrage != raft.Voter {
@@ -77,12 +81,14 @@ func (a *acks) acceptedAfter(id raft.ServerID, since time.Time) bool {
 }
 
 // WaitConfirmed waits until Confirmed holds. It fails with ErrTermPassed when it can't hold any more, and with the
-// cause of ctx when ctx ends. The caller makes raft send the messages, by VerifyLeader.
+// cause of ctx when ctx ends. The caller makes raft send the messages, by VerifyLeader, whose own verdict proves
+// nothing. The configuration is asked for anew after every answer of a peer.
 func (a *acks) WaitConfirmed(ctx context.Context, term uint64, since time.Time, configuration func() raft.Configuration) error {
 	for {
+		voters := configuration()
 		a.mu.Lock()
 		next, newest := a.changed, a.term
-		yes := a.confirmed(term, since, configuration())
+		yes := a.confirmed(term, since, voters)
 		a.mu.Unlock()
 		switch {
 		case yes:

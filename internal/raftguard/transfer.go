@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -15,18 +16,23 @@ const (
 	// TransferRest is how long no transfer is tried after one that failed. It is longer than the longest back-off
 	// of replication, in which raft leaves a transfer pending.
 	TransferRest = 15 * time.Second
-	// stuckProbe and stuckLimit: this often the flag is looked for, and this many times in a row it may be found
-	// while no transfer runs.
+	// MaxTransportTimeout is the most that the timeout of raft's transport should be. A transfer that failed ends for
+	// raft only when its last message has been answered or timed out.
+	MaxTransportTimeout = 4 * time.Second
+	// stuckProbe and stuckLimit: this often the flag is looked for, and at the stuckLimit-th time in a row that it is
+	// found while no transfer runs it is stuck. Together they are longer than MaxTransportTimeout.
 	stuckProbe = 2 * time.Second
 	stuckLimit = 5
-	// probeBarrier bounds one look.
-	probeBarrier = time.Second
+	// stuckWait bounds one look.
+	stuckWait = time.Second
+	// noSuchIndex is where no configuration was ever stored.
+	noSuchIndex = math.MaxUint64
 )
 
 // ErrTransferRunning says that a transfer is running already.
 var ErrTransferRunning = errors.New("a leadership transfer is running")
 
-// TransferRestError says that a transfer failed a moment ago.
+// TransferRestError says that a transfer failed a moment ago, and how long none is tried.
 type TransferRestError struct{ Remaining time.Duration }
 
 func (e *TransferRestError) Error() string {
@@ -43,7 +49,7 @@ func (*StuckTransferError) Error() string {
 // transferRaft is what a transfer needs of raft.
 type transferRaft interface {
 	LeadershipTransferToServer(id raft.ServerID, address raft.ServerAddress) raft.Future
-	Barrier(timeout time.Duration) raft.Future
+	DemoteVoter(id raft.ServerID, prevIndex uint64, timeout time.Duration) raft.IndexFuture
 	State() raft.RaftState
 }
 
@@ -63,7 +69,9 @@ func NewTransfer(r transferRaft, probe func(context.Context, raft.Server) error,
 	return &Transfer{raft: r, probe: probe, fatal: fatal}
 }
 
-// To hands leadership to a voter and returns when that has ended.
+// To hands leadership to a voter and returns when that has ended. Its errors are ErrTransferRunning, a
+// *TransferRestError, what the probe said, or what raft said. A transfer that ctx ends counts as failed; raft ends it
+// after its election timeout.
 func (t *Transfer) To(ctx context.Context, id raft.ServerID, address raft.ServerAddress) error {
 	if err := t.begin(); err != nil {
 		return err
@@ -73,7 +81,7 @@ func (t *Transfer) To(ctx context.Context, id raft.ServerID, address raft.Server
 		return fmt.Errorf("leadership transfer: node %s doesn't answer: %w", id, err)
 	}
 	err := Await(ctx, t.raft.LeadershipTransferToServer(id, address))
-	t.end(err != nil)
+	t.end(err != nil && !errors.Is(err, raft.ErrNotLeader)) // a follower has tried nothing
 	if err != nil {
 		return fmt.Errorf("leadership transfer to %s: %w", id, err)
 	}
@@ -105,16 +113,14 @@ func (t *Transfer) end(failed bool) {
 	}
 }
 
-// suspect tells whether a transfer has failed, and none runs.
-func (t *Transfer) suspect() bool {
+func (t *Transfer) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.running && !t.failed.IsZero()
+	return !t.running
 }
 
-// Run watches for the flag that a failed transfer can leave behind, which no call of raft shows: a barrier that is
-// refused because of a transfer while none runs. A barrier is an entry in the log, so only a leader that has failed
-// to hand over before is asked.
+// Run watches for the flag that a failed transfer can leave behind, until ctx ends. No call of raft shows it, but
+// raft refuses changes because of a transfer while none runs.
 func (t *Transfer) Run(ctx context.Context) {
 	tick := time.NewTicker(stuckProbe)
 	defer tick.Stop()
@@ -135,13 +141,15 @@ func (t *Transfer) Run(ctx context.Context) {
 	}
 }
 
-// stuck looks once.
+// stuck looks once, by a change of configuration that can't succeed: raft looks at the flag first, and then finds that
+// the change was made for another configuration than the present one. Nothing is written, as it would be for a
+// barrier, so that an idle cluster stays idle.
 func (t *Transfer) stuck(ctx context.Context) bool {
-	if !guardTransfer || t.raft.State() != raft.Leader || !t.suspect() {
+	if !guardTransfer || t.raft.State() != raft.Leader || !t.idle() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeBarrier)
+	ctx, cancel := context.WithTimeout(ctx, 2*stuckWait)
 	defer cancel()
-	err := Await(ctx, t.raft.Barrier(probeBarrier))
-	return errors.Is(err, raft.ErrLeadershipTransferInProgress) && t.suspect()
+	err := Await(ctx, t.raft.DemoteVoter("", noSuchIndex, stuckWait))
+	return errors.Is(err, raft.ErrLeadershipTransferInProgress) && t.idle()
 }

@@ -117,5 +117,6 @@ func (t *Transport) hand(rpc raft.RPC) {
 	select {
 	case t.consumer <- rpc:
 	case <-t.closed:
+		rpc.Respond(nil, raft.ErrTransportShutdown) // the channel has room for the one answer
 	}
 }

@@ -19,9 +19,13 @@ const (
 // holds it back until the candidate comes, so that a crash between the two leaves the vote before.
 type VoteStore struct {
 	raft.StableStore
+
 	mu   sync.Mutex
-	term uint64
+	term *uint64 // of the vote that is being written; nil between votes
 }
+
+// errNoTerm says that a candidate was stored without its term, which raft never does.
+var errNoTerm = errors.New("vote without a term")
 
 // NewVoteStore wraps a store. Votes that were written without VoteStore are still read.
 func NewVoteStore(inner raft.StableStore) *VoteStore { return &VoteStore{StableStore: inner} }
@@ -33,7 +37,7 @@ func (s *VoteStore) SetUint64(key []byte, v uint64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.term = v
+	s.term = &v
 	return nil
 }
 
@@ -44,8 +48,12 @@ func (s *VoteStore) Set(key, v []byte) error {
 	}
 	s.mu.Lock()
 	term := s.term
+	s.term = nil
 	s.mu.Unlock()
-	return s.StableStore.Set([]byte(keyVote), append(binary.BigEndian.AppendUint64(nil, term), v...))
+	if term == nil {
+		return errNoTerm
+	}
+	return s.StableStore.Set([]byte(keyVote), append(binary.BigEndian.AppendUint64(nil, *term), v...))
 }
 
 // GetUint64 implements raft.StableStore. A missing key is the inner store's "not found", whose text raft compares.
@@ -68,7 +76,8 @@ func (s *VoteStore) Get(key []byte) ([]byte, error) {
 	return s.StableStore.Get(key)
 }
 
-// vote reads the one value; ok is false when there is none. Its value always has 8 bytes.
+// vote reads the one value; ok is false when there is none. Its value always has 8 bytes. Stores say "not found" by
+// that text alone, and raft compares it too.
 func (s *VoteStore) vote() (v []byte, ok bool, err error) {
 	none := make([]byte, 8)
 	v, err = s.StableStore.Get([]byte(keyVote))

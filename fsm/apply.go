@@ -11,6 +11,8 @@ type Result struct {
 	registry.Decision
 	// Time is cluster time after the entry, in milliseconds.
 	Time uint64
+	// Claim is set for a claim about an earlier digest, for the node to compare.
+	Claim *Claim
 }
 
 // PoisonError says that an entry couldn't be read. Every node gets it for the same entry, and none changes its state.
@@ -95,6 +97,9 @@ func (a *applier) item(it *Item) {
 		a.unregistered(it.Command)
 	case it.Kind == ItemNode:
 		a.node(&it.Node)
+	case it.Kind == ItemClaim:
+		a.add(registry.Decision{Code: registry.Done, Outcome: registry.Applied})
+		a.results[len(a.results)-1].Claim = &it.Claim
 	default:
 		a.add(failure(UnknownCommand))
 	}
@@ -142,22 +147,24 @@ func (a *applier) node(n *Node) {
 		a.add(failure(InvalidCommand))
 		return
 	}
-	a.s.nodes.Set(n.ID, n)
+	kept := *n // n is a part of the entry, which must not be held in memory by it
+	a.s.nodes.Set(n.ID, &kept)
 	a.add(registry.Decision{Code: registry.Done, Outcome: registry.Applied})
 }
 
 func (a *applier) unregistered(command []byte) {
 	e := &evaluation{s: a.s, command: command}
 	outcome, bytes := e.Evaluate()
-	a.kept(e, outcome)
-	a.add(registry.Decision{Code: registry.Done, Outcome: outcome, Bytes: bytes})
-}
-
-func (a *applier) kept(e *evaluation, outcome registry.Outcome) {
+	if most := a.lim.MaxAnswer(); registry.AnswerOverhead+uint64(len(bytes)) > most { // as for a registered client
+		e.Discard()
+		a.add(registry.Decision{Code: registry.AnswerTooLarge, Outcome: registry.NotApplied, Limit: most})
+		return
+	}
 	if outcome == registry.Applied {
 		e.Keep()
 	}
 	a.lim = a.s.settings.limits()
+	a.add(registry.Decision{Code: registry.Done, Outcome: outcome, Bytes: bytes})
 }
 
 func (a *applier) group(g *Group) {

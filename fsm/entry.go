@@ -32,7 +32,7 @@ type Touch struct {
 // ItemKind numbers what an entry can carry. The numbers are part of the log format.
 type ItemKind uint8
 
-// The kinds of items. 32 to 63 are kept for the inbox, 64 and 65 for digests.
+// The kinds of items. 32 to 63 are kept for the inbox.
 const (
 	ItemGroup        ItemKind = 1
 	ItemRegister     ItemKind = 2
@@ -40,6 +40,7 @@ const (
 	ItemUnregistered ItemKind = 4
 	ItemGenesis      ItemKind = 5
 	ItemNode         ItemKind = 6
+	ItemClaim        ItemKind = 64
 )
 
 // Item is one thing an entry asks for; the field that belongs to Kind is set.
@@ -48,10 +49,21 @@ type Item struct {
 	Group    Group
 	Register registry.Registration
 	Close    Close
-	// Command holds the canonical bytes of an unregistered command.
+	// Command holds the canonical bytes of an unregistered command, or the body of a kind that isn't known here.
 	Command []byte
 	Genesis Genesis
 	Node    Node
+	Claim   Claim
+}
+
+// DigestScheme tells how State.Digest is made. Digests of different schemes can't be compared.
+const DigestScheme = 1
+
+// Claim says what the digest of the state was after an earlier entry, as a majority of the voters has reported it. It
+// changes nothing; a node whose own digest differs must stop.
+type Claim struct {
+	Index, Sum uint64
+	Scheme     byte
 }
 
 // Group is a run of requests of one client.
@@ -158,14 +170,15 @@ func (it *Item) body(b []byte) []byte {
 		b = append(b, it.Close.Verifier[:]...)
 		b = canon.AppendUint(b, it.Close.First)
 		return canon.AppendBool(b, it.Close.Unresolved)
-	case ItemUnregistered:
-		return append(b, it.Command...)
 	case ItemGenesis:
 		return it.Genesis.append(b)
 	case ItemNode:
 		return it.Node.Append(b)
+	case ItemClaim:
+		b = append(b, it.Claim.Scheme)
+		return canon.AppendUint(canon.AppendUint(b, it.Claim.Index), it.Claim.Sum)
 	}
-	return b
+	return append(b, it.Command...)
 }
 
 // Append appends the canonical bytes of the record.
@@ -247,6 +260,9 @@ func decodeItem(r *canon.Reader) (it Item) {
 		it.Genesis = decodeGenesis(body)
 	case ItemNode:
 		it.Node = *decodeNode(body)
+	case ItemClaim:
+		it.Claim.Scheme = body.Byte()
+		it.Claim.Index, it.Claim.Sum = body.Uint(), body.Uint()
 	default: // an unregistered command, or a kind of a later version, of which only the bytes are known
 		it.Command = body.Fixed(body.Len())
 	}

@@ -26,6 +26,7 @@ var arrows = map[string][]string{
 	"client":                {"transport/kvoncev1"},
 	"internal/raftguard":    {},
 	"internal/node":         {"registry", "fsm", "transport", "transport/kvoncev1", "internal/raftguard"},
+	"internal/httpapi":      {"internal/node"},
 	"internal/localcluster": {"client", "transport/kvoncev1"},
 	"internal/lint":         {},
 	"jepsen":                {"client", "transport/kvoncev1", "internal/localcluster"},

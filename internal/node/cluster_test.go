@@ -81,11 +81,11 @@ func (c *memCluster) start(m *memNode) {
 	settings[fsm.ClientTTLMin] = 1000
 	k, err := newCore(coreConfig{
 		id: raft.ServerID(m.id), tuning: m.tuning, stores: stores{m.disk, m.disk, m.snaps}, transport: m.net,
-		records:   c.records,
-		genesis:   fsm.Genesis{ClusterName: "test", Settings: settings},
-		readIndex: c.readIndex,
-		probe:     func(context.Context, string) error { return nil },
-		log:       log, fatal: func(err error) { m.fatal <- err },
+		records: c.records,
+		genesis: fsm.Genesis{ClusterName: "test", Settings: settings},
+		remotes: &memRemotes{c, m},
+		probe:   func(context.Context, string) error { return nil },
+		log:     log, fatal: func(err error) { m.fatal <- err },
 	})
 	require.NoError(c.t, err)
 	m.core = k
@@ -107,14 +107,35 @@ func (c *memCluster) records() (list []fsm.Node) {
 	return list
 }
 
-// readIndex asks the node with a client address, unless the network is cut.
-func (c *memCluster) readIndex(_ context.Context, address string) (uint64, error) {
-	for _, m := range c.nodes {
+// memRemotes asks other nodes of the cluster directly.
+type memRemotes struct {
+	c    *memCluster
+	self *memNode
+}
+
+func (r *memRemotes) at(address string) (*core, error) {
+	for _, m := range r.c.nodes {
 		if m.id+":client" == address && m.core != nil {
-			return m.core.readIndexHere(context.Background())
+			return m.core, nil
 		}
 	}
-	return 0, errors.New("no node there")
+	return nil, errors.New("no node there")
+}
+
+func (r *memRemotes) readIndex(ctx context.Context, address string) (uint64, error) {
+	k, err := r.at(address)
+	if err != nil {
+		return 0, err
+	}
+	return k.readIndexHere(ctx)
+}
+
+func (r *memRemotes) digest(_ context.Context, address string, index uint64) (uint64, bool) {
+	k, err := r.at(address)
+	if err != nil {
+		return 0, false
+	}
+	return k.machine.digests.at(index)
 }
 
 func (c *memCluster) connect(a, b *memNode) {

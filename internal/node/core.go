@@ -30,13 +30,18 @@ type coreConfig struct {
 	transport raftguard.Inner
 	records   func() []fsm.Node
 	genesis   fsm.Genesis
-	// readIndex asks a leader at a client address for an index; see Peer.ReadIndex.
-	readIndex func(ctx context.Context, address string) (uint64, error)
+	remotes   remoteNodes
 	// probe asks whether a node answers, before leadership is handed to it.
 	probe func(ctx context.Context, address string) error
 	log   *slog.Logger
 	// fatal takes an error that must end the process.
 	fatal func(error)
+}
+
+// remoteNodes asks other nodes, at their client addresses; see the Peer service.
+type remoteNodes interface {
+	readIndex(ctx context.Context, address string) (index uint64, err error)
+	digest(ctx context.Context, address string, index uint64) (sum uint64, known bool)
 }
 
 // core is raft with the guards round it, the machine under it and the proposer and reader before it.
@@ -73,7 +78,7 @@ func newCore(c coreConfig) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.raft, err = raft.NewRaft(conf, k.machine, logs, raftguard.NewVoteStore(c.stores.stable), snapshots, k.transport); err != nil {
+	if k.raft, err = raft.NewRaft(conf, k.machine, logs, k.guardVotes(), snapshots, k.transport); err != nil {
 		return nil, fmt.Errorf("raft: %w", err)
 	}
 	clock := &clock{}
@@ -81,6 +86,7 @@ func newCore(c coreConfig) (*core, error) {
 	k.reads = newReader(k.raft, logs, k.transport, k.gate, k.machine, k.remoteIndex)
 	k.lead = &leadership{raft: k.raft, gate: k.gate, clock: clock, machine: k.machine, propose: k.propose,
 		records: c.records, genesis: c.genesis, log: c.log}
+	k.lead.audit = &audit{self: c.id, configuration: k.reads.voters, machine: k.machine, remotes: c.remotes, log: c.log}
 	k.requests = &requests{machine: k.machine, propose: k.propose, reads: k.reads, leader: k.Leader}
 	k.transfer = raftguard.NewTransfer(k.raft, k.probeServer, c.fatal)
 	return k, nil
@@ -131,6 +137,12 @@ func (k *core) guardStores() (raft.LogStore, raft.SnapshotStore, error) {
 	return guard.Logs(), guard.Snapshots(), nil
 }
 
+// guardVotes watches the store of terms and votes like that of the log, and keeps a vote in one piece.
+func (k *core) guardVotes() raft.StableStore {
+	watched := raftguard.NewWatchedStable(k.config.stores.stable, k.config.tuning.DiskStallTimeout, k.config.fatal)
+	return raftguard.NewVoteStore(watched)
+}
+
 func raftConfig(c coreConfig, notify *raftguard.Notify) (*raft.Config, error) {
 	conf := raft.DefaultConfig()
 	conf.LocalID = c.id
@@ -178,7 +190,7 @@ func (k *core) remoteIndex(ctx context.Context) (uint64, error) {
 	if l.GetClientAddress() == "" || l.GetNodeId() == string(k.config.id) {
 		return 0, errNotLeader
 	}
-	index, err := k.config.readIndex(ctx, l.GetClientAddress())
+	index, err := k.config.remotes.readIndex(ctx, l.GetClientAddress())
 	if err != nil {
 		k.config.log.Debug("the leader gave no index for a read", "leader", l.GetNodeId(), "error", err)
 		return 0, errNotReady

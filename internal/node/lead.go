@@ -33,6 +33,7 @@ type leadership struct {
 	records func() []fsm.Node
 	// genesis is what a new cluster starts from, but for the incarnation.
 	genesis fsm.Genesis
+	audit   *audit
 	log     *slog.Logger
 
 	// end ends the current leadership and waits until it has; owned by changed.
@@ -96,7 +97,7 @@ func (l *leadership) barrier(ctx context.Context) bool {
 func (l *leadership) serve(ctx context.Context) {
 	passes := time.NewTicker(clockPass)
 	defer passes.Stop()
-	var records time.Time // when records were last compared
+	var records, audited time.Time // when node records and digests were last compared
 	for {
 		now := time.Now()
 		l.clock.pass(now, l.propose.Oldest())
@@ -107,6 +108,11 @@ func (l *leadership) serve(ctx context.Context) {
 		case now.Sub(records) > time.Second:
 			records = now
 			l.proposeRecords(ctx, view)
+		case now.Sub(audited) > auditEvery:
+			audited = now
+			if claim, ok := l.audit.claim(ctx); ok {
+				l.proposeAndWait(ctx, fsm.Item{Kind: fsm.ItemClaim, Claim: claim})
+			}
 		case view.Expirable() && l.clock.sinceStamp(now) > tickAfter:
 			l.tick()
 		}

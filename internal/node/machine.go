@@ -21,6 +21,8 @@ type machine struct {
 	fatal func(error)
 	state *fsm.State
 	view  atomic.Pointer[fsm.State]
+	// digests remembers what the digest was after each of the last entries.
+	digests digests
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next publication
@@ -82,10 +84,35 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		if err != nil {
 			m.log.Error("log entry can't be read; every node skips it", "index", l.Index, "term", l.Term, "error", err)
 		}
+		m.digests.add(l.Index, m.state.Digest(), claimed(results))
+		m.compare(results)
 		out[i] = applied{results, err}
 	}
 	m.publish()
 	return out
+}
+
+// compare stops a node whose state differs from what a majority has reported.
+func (m *machine) compare(results []fsm.Result) {
+	for i := range results {
+		c := results[i].Claim
+		if c == nil || c.Scheme != fsm.DigestScheme {
+			continue
+		}
+		if own, known := m.digests.at(c.Index); known && own != c.Sum {
+			m.fatal(doNotRestart("after entry %d the state of this node has digest %016x, a majority of the voters %016x: memory or disk is damaged; remove the node and add it again under a new id", c.Index, own, c.Sum))
+		}
+	}
+}
+
+// claimed tells whether an entry holds nothing but claims.
+func claimed(results []fsm.Result) bool {
+	for i := range results {
+		if results[i].Claim == nil {
+			return false
+		}
+	}
+	return len(results) > 0
 }
 
 // Apply implements raft.FSM. Raft calls ApplyBatch instead.

@@ -81,14 +81,14 @@ func (n *Node) die(err error) {
 // running is what a node has open while it runs.
 type running struct {
 	*Node
-	dir    *folder
-	peers  *peers
-	layer  *transport.StreamLayer
-	client net.Listener
-	server *transport.Server
-	leader *leaderConn
-	closes []io.Closer // last one first
-	wg     sync.WaitGroup
+	dir     *folder
+	peers   *peers
+	layer   *transport.StreamLayer
+	client  net.Listener
+	server  *transport.Server
+	remotes *remotes
+	closes  []io.Closer // last one first
+	wg      sync.WaitGroup
 }
 
 func (r *running) listen() error {
@@ -102,7 +102,7 @@ func (r *running) listen() error {
 	r.layer = transport.NewStreamLayer(raftPort, r.config.AdvertiseRaft, r.peers, transport.StreamOptions{Logger: r.log})
 	r.server = transport.NewServer(&backend{r.Node}, transport.ServerOptions{Logger: r.log})
 	r.server.RegisterService(&kvoncev1.Peer_ServiceDesc, &peerService{node: r.Node})
-	r.leader = &leaderConn{}
+	r.remotes = newRemotes(func() fsm.Incarnation { return r.core.Load().machine.View().Incarnation() })
 	return nil
 }
 
@@ -169,10 +169,10 @@ func (r *running) start(ctx context.Context) (*core, error) {
 	}
 	network := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: r.layer, MaxPool: 3, MaxRPCsInFlight: 1, Timeout: raftTransportTimeout, Logger: bridge(r.log)})
-	r.closes = append(r.closes, network, r.leader)
+	r.closes = append(r.closes, network, r.remotes)
 	k, err := newCore(coreConfig{
 		id: raft.ServerID(r.config.ID), tuning: r.config.Tuning, stores: stores, transport: network,
-		records: r.peers.Records, probe: r.probe, readIndex: r.readIndex, log: r.log, fatal: r.guardFailed,
+		records: r.peers.Records, probe: r.probe, remotes: r.remotes, log: r.log, fatal: r.guardFailed,
 		genesis: fsm.Genesis{ClusterName: r.config.ClusterName, Settings: r.config.Settings},
 	})
 	if err != nil {
@@ -209,15 +209,15 @@ func (r *running) probe(ctx context.Context, address string) error {
 	return err
 }
 
-func (r *running) readIndex(ctx context.Context, address string) (uint64, error) {
-	incarnation := r.core.Load().machine.View().Incarnation()
-	return r.leader.readIndex(ctx, address, incarnation)
-}
-
-// guardFailed gives what a guard found its exit code: a disk that stalls or fails may be better after a restart.
+// guardFailed gives what a guard found its exit code, unless it has one: a disk that stalls or fails may be better
+// after a restart.
 func (r *running) guardFailed(err error) {
 	r.log.Error("the node must end", "error", err)
-	r.die(&FatalError{ExitRestart, err})
+	var coded *FatalError
+	if !errors.As(err, &coded) {
+		err = &FatalError{ExitRestart, err}
+	}
+	r.die(err)
 }
 
 // watchBirth writes the incarnation of the cluster into the folder as soon as it is applied.

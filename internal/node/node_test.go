@@ -236,11 +236,44 @@ func TestIdleClusterWritesNothing(t *testing.T) {
 		defer c.close()
 		l := c.leader()
 		require.Equal(t, kvoncev1.Code_OK, l.do(transport.Caller{}, put("k", "v")).Code)
-		<-time.After(5 * time.Second) // node records
+		<-time.After(15 * time.Second) // node records, and one comparison of digests
 		before := l.raft.LastIndex()
 		<-time.After(30 * time.Second)
 		require.Equal(t, before, l.raft.LastIndex())
 	})
+}
+
+func TestG6NodeWhoseStateDiffersStops(t *testing.T) {
+	for _, who := range []string{"follower", "leader"} {
+		t.Run(who, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newMemCluster(t, 3, nil)
+				defer c.close()
+				l := c.leader()
+				waitRecords(t, c)
+				damaged := l
+				if who == "follower" {
+					damaged = c.others(l)[0]
+				}
+				l.do(transport.Caller{}, put("k", "v"))
+				require.Eventually(t, func() bool { return damaged.damage(l.machine.View().Index()) }, time.Second, time.Millisecond)
+				err := <-damaged.fatal
+				require.Equal(t, ExitDoNotRestart, ExitCode(err), "%v", err)
+				for _, m := range c.others(damaged) {
+					require.Empty(t, m.fatal, "the healthy ones go on")
+				}
+			})
+		})
+	}
+}
+
+// damage makes a node report another digest for an entry, as it would if a bit of its state had flipped.
+func (m *memNode) damage(index uint64) bool {
+	sum, known := m.machine.digests.at(index)
+	if known {
+		m.machine.digests.add(index, sum^1, false)
+	}
+	return known
 }
 
 func (c *memCluster) others(m *memNode) (list []*memNode) {

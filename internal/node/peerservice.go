@@ -26,8 +26,8 @@ func (p *peerService) ReadIndex(ctx context.Context, r *kvoncev1.ReadIndexReques
 	if k == nil {
 		return nil, status.Error(codes.Unavailable, errNotReady.Error())
 	}
-	if own := k.machine.View().Incarnation(); string(r.GetIncarnation()) != string(own[:]) {
-		return nil, status.Errorf(codes.FailedPrecondition, "this is cluster %x, not %x", own, r.GetIncarnation())
+	if err := sameCluster(k, r.GetIncarnation()); err != nil {
+		return nil, err
 	}
 	index, err := k.readIndexHere(ctx)
 	switch {
@@ -61,46 +61,82 @@ func (k *core) readIndexHere(ctx context.Context) (uint64, error) {
 	}
 }
 
-// leaderConn keeps a connection to the leader's client port.
-type leaderConn struct {
-	mu      sync.Mutex
-	address string
-	conn    *grpc.ClientConn
+// Digest implements the Peer service.
+func (p *peerService) Digest(_ context.Context, r *kvoncev1.DigestRequest) (*kvoncev1.DigestResponse, error) {
+	k := p.node.core.Load()
+	if k == nil {
+		return nil, status.Error(codes.Unavailable, errNotReady.Error())
+	}
+	if err := sameCluster(k, r.GetIncarnation()); err != nil {
+		return nil, err
+	}
+	sum, known := k.machine.digests.at(r.GetIndex())
+	return &kvoncev1.DigestResponse{Known: known, Sum: sum, Scheme: fsm.DigestScheme}, nil
 }
 
-func (l *leaderConn) readIndex(ctx context.Context, address string, cluster fsm.Incarnation) (uint64, error) {
-	conn, err := l.to(address)
+func sameCluster(k *core, incarnation []byte) error {
+	if own := k.machine.View().Incarnation(); string(incarnation) != string(own[:]) {
+		return status.Errorf(codes.FailedPrecondition, "this is cluster %x, not %x", own, incarnation)
+	}
+	return nil
+}
+
+// remotes are the nodes' connections to each other's client ports.
+type remotes struct {
+	incarnation func() fsm.Incarnation
+
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn // by address
+}
+
+func newRemotes(incarnation func() fsm.Incarnation) *remotes {
+	return &remotes{incarnation: incarnation, conns: map[string]*grpc.ClientConn{}}
+}
+
+// readIndex asks the leader at an address for an index.
+func (r *remotes) readIndex(ctx context.Context, address string) (uint64, error) {
+	peer, err := r.to(address)
 	if err != nil {
 		return 0, err
 	}
-	out, err := kvoncev1.NewPeerClient(conn).ReadIndex(ctx, &kvoncev1.ReadIndexRequest{Incarnation: cluster[:]})
+	cluster := r.incarnation()
+	out, err := peer.ReadIndex(ctx, &kvoncev1.ReadIndexRequest{Incarnation: cluster[:]})
 	return out.GetIndex(), err
 }
 
-// to returns the connection to an address; one to another address is closed.
-func (l *leaderConn) to(address string) (*grpc.ClientConn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.address == address && l.conn != nil {
-		return l.conn, nil
-	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// digest asks a node at an address for its digest after an entry.
+func (r *remotes) digest(ctx context.Context, address string, index uint64) (sum uint64, known bool) {
+	peer, err := r.to(address)
 	if err != nil {
-		return nil, err
+		return 0, false
 	}
-	if l.conn != nil {
-		_ = l.conn.Close() // nothing is under way on it: there is one round at a time
-	}
-	l.address, l.conn = address, conn
-	return conn, nil
+	cluster := r.incarnation()
+	out, err := peer.Digest(ctx, &kvoncev1.DigestRequest{Incarnation: cluster[:], Index: index})
+	return out.GetSum(), err == nil && out.GetKnown() && out.GetScheme() == fsm.DigestScheme
 }
 
-// Close closes the connection.
-func (l *leaderConn) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn == nil {
-		return nil
+// to returns the connection to an address. There are as many as addresses that nodes of this cluster have had.
+func (r *remotes) to(address string) (kvoncev1.PeerClient, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	conn, ok := r.conns[address]
+	if !ok {
+		var err error
+		if conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+			return nil, err
+		}
+		r.conns[address] = conn
 	}
-	return l.conn.Close()
+	return kvoncev1.NewPeerClient(conn), nil
+}
+
+// Close closes the connections.
+func (r *remotes) Close() (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, conn := range r.conns {
+		err = errors.Join(err, conn.Close())
+	}
+	clear(r.conns)
+	return err
 }

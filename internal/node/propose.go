@@ -70,6 +70,9 @@ type proposer struct {
 	started []time.Time // of the entries on their way, oldest first
 	closed  atomic.Bool
 	waiters sync.WaitGroup
+	counts  struct {
+		proposals, entries, refused, unknown atomic.Uint64
+	}
 }
 
 func newProposer(log raftLog, g *gate, c *clock, limits Tuning) *proposer {
@@ -152,6 +155,8 @@ func (p *proposer) propose(ctx context.Context, batch []proposal) {
 	}
 	now := time.Now()
 	entry, order := build(batch)
+	p.counts.proposals.Add(uint64(len(batch)))
+	p.counts.entries.Add(1)
 	entry.Time, entry.Wall = p.clock.stamp(now), uint64(now.UnixMilli())
 	p.begin(now)
 	f := p.log.Apply(entry.Encode(nil), enqueueTimeout)
@@ -211,7 +216,7 @@ func (p *proposer) await(ctx context.Context, f raft.ApplyFuture, order []propos
 	defer cancel()
 	err := raftguard.Await(ctx, f)
 	if err != nil {
-		refuse(order, outcomeError(err))
+		p.fail(order, outcomeError(err))
 		return
 	}
 	done, ok := f.Response().(applied)
@@ -222,6 +227,16 @@ func (p *proposer) await(ctx context.Context, f raft.ApplyFuture, order []propos
 	for i, x := range order {
 		x.reply(done.results[i], nil)
 	}
+}
+
+// fail answers the callers of an entry that raft didn't apply, as far as this node knows.
+func (p *proposer) fail(order []proposal, err error) {
+	if errors.Is(err, errTimeout) || errors.Is(err, errLeadershipLost) {
+		p.counts.unknown.Add(uint64(len(order)))
+	} else {
+		p.counts.refused.Add(uint64(len(order)))
+	}
+	refuse(order, err)
 }
 
 // outcomeError maps what raft says to what the caller may conclude. Only what raft says before it takes an entry is

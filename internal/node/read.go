@@ -49,6 +49,8 @@ type reader struct {
 	// fresh is the local time in nanoseconds at which the last completed round began, 0 for none.
 	fresh atomic.Int64
 	began time.Time // what fresh counts from
+
+	counts struct{ reads, rounds atomic.Uint64 }
 }
 
 // read is a caller that waits for a view that is recent enough. Done is called exactly once and must not block.
@@ -76,6 +78,8 @@ func (r *reader) Run(ctx context.Context) {
 		select {
 		case first := <-r.queue:
 			reads := r.gather(first)
+			r.counts.reads.Add(uint64(len(reads)))
+			r.counts.rounds.Add(1)
 			view, err := r.round(ctx)
 			answer(reads, view, err)
 		case <-ctx.Done():

@@ -14,7 +14,9 @@
 //   - VoteStore (#661): after a power cut a node with a full log votes for one with an empty log, because term and
 //     candidate of a vote are written one after the other.
 //   - WatchedLog (#503, #614): a leader whose disk hangs stays leader, and the cluster stands still. And after a failed
-//     write nothing is known about the disk, so the process must not go on.
+//     write nothing is known about the disk, so the process must not go on. A compaction in one transaction keeps
+//     writes waiting; it is done in pieces.
+//   - WatchedStable: raft panics when it can't store its term, and nobody learns that it was the disk.
 //   - SnapshotGuard (#697): a follower whose log differs from the leader's installs the same snapshot thousands of
 //     times a second, or feeds entries that were never committed to others.
 //   - Transfer (#696): after two attempts to hand leadership to a dead node, a later leader refuses all writes.
@@ -22,4 +24,13 @@
 //   - Notify: raft itself stops while nobody reads its leadership channel.
 //   - PrepareSnapshotDir and OpenBolt: leftovers of crashes fill the disk, folders are readable by everybody, and a
 //     second process waits for ever for a data folder that is in use.
+//   - Config: a node that comes back deposes a leader (no pre-vote), or stops when it is removed.
+//
+// One more fault is answered where connections are accepted, in the stream layer of package transport: who receives a
+// snapshot from a node that is gone waits for ever, and so does raft's Shutdown.
+//
+// Outermost comes what raft is given: SnapshotGuard, round raft's LogCache if there is one, round WatchedLog, round the
+// store; VoteStore round WatchedStable round the store; Transport round a *raft.NetworkTransport. The price of heartbeats
+// in the main loop: a follower whose append takes longer than the leader's lease, or that installs a snapshot, is silent
+// for so long. Its disk should append well within the lease.
 package raftguard

@@ -19,6 +19,7 @@ func (n *Notify) Chan() chan bool { return n.ch }
 
 // Run calls changed, one call at a time, until ctx ends. Changes that come during a call are folded: a leadership
 // that was lost and gained again meanwhile is told as lost, then gained; one that was gained and lost again isn't told.
+// It returns when the last call has. Nobody drains then: raft has room for a few more changes, and should stop too.
 func (n *Notify) Run(ctx context.Context, changed func(leader bool)) {
 	latest := &latestChange{wake: make(chan struct{}, 1)}
 	var wg sync.WaitGroup

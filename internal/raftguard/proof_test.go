@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -102,7 +103,7 @@ func TestConfirmed(t *testing.T) {
 		"nobody votes":               {raft.Configuration{}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr, since := newScripted("a", accept), time.Now()
+			tr, since := newScripted("a", accept), time.Now().Add(-time.Nanosecond)
 			for _, id := range c.from {
 				send(tr, id, 3)
 			}
@@ -115,7 +116,7 @@ func TestProofIsForOneTerm(t *testing.T) {
 	var answered uint64
 	var failure error
 	tr := newScripted("a", func(raft.ServerID, *raft.AppendEntriesRequest) (uint64, error) { return answered, failure })
-	c, since := voters("a", "b"), time.Now()
+	c, since := voters("a", "b"), time.Now().Add(-time.Nanosecond)
 	answered = 4
 	send(tr, "b", 4)
 	require.True(t, tr.Confirmed(4, since, c))
@@ -138,12 +139,24 @@ func TestProofIsForOneTerm(t *testing.T) {
 	require.False(t, ok)
 }
 
+// TestProofIsStrict: nobody knows which of two things came first that happened at one tick of the clock.
+func TestProofIsStrict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, since := newScripted("a", accept), time.Now()
+		send(tr, "b", 3)
+		require.False(t, tr.Confirmed(3, since, voters("a", "b")))
+		<-time.After(time.Nanosecond)
+		send(tr, "b", 3)
+		require.True(t, tr.Confirmed(3, since, voters("a", "b")))
+	})
+}
+
 func TestWaitConfirmed(t *testing.T) {
 	tr, c := newScripted("a", accept), voters("a", "b")
 	asked := make(chan struct{}, 16)
 	wait := func(ctx context.Context, term uint64) <-chan error {
 		result := make(chan error, 1)
-		since := time.Now()
+		since := time.Now().Add(-time.Nanosecond)
 		go func() {
 			result <- tr.WaitConfirmed(ctx, term, since, func() raft.Configuration {
 				asked <- struct{}{}

@@ -72,14 +72,14 @@ func TestOpenBolt(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	base := testConfig("a", time.Second)
-	base.PreVoteDisabled, base.NoSnapshotRestoreOnStart, base.MaxAppendEntries = true, true, 500
+	base.PreVoteDisabled, base.MaxAppendEntries = true, 500
 	c, err := Config(base)
 	require.NoError(t, err)
 	require.True(t, c.BatchApplyCh)
 	require.False(t, c.ShutdownOnRemove)
 	require.True(t, c.NoLegacyTelemetry)
 	require.False(t, c.PreVoteDisabled)
-	require.False(t, c.NoSnapshotRestoreOnStart)
+	require.True(t, c.NoSnapshotRestoreOnStart)
 	require.Equal(t, 64, c.MaxAppendEntries)
 	require.True(t, base.ShutdownOnRemove, "the base is left alone")
 

@@ -49,7 +49,7 @@ func TestTornVote(t *testing.T) {
 			defer stop(r)
 			var resp raft.RequestVoteResponse
 			require.NoError(t, trs[1].RequestVote("v", "v", &raft.RequestVoteRequest{RPCHeader: header(from), Term: term,
-				Candidate: []byte(from), LastLogIndex: last, LastLogTerm: lastTerm}, &resp))
+				LastLogIndex: last, LastLogTerm: lastTerm}, &resp))
 			return resp.Granted
 		}
 		require.True(t, ask("a", 6, 10, 5))

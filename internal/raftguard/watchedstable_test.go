@@ -52,12 +52,14 @@ func TestFailedTermIsFatalFirst(t *testing.T) {
 func TestStalledTermIsFatal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &stableDisk{StableStore: raft.NewInmemStore(), takes: time.Minute}
-		start, after := time.Now(), time.Duration(0)
-		w := NewWatchedStable(d, 10*time.Second, func(err error) {
-			require.Equal(t, &DiskStallError{10 * time.Second}, err)
-			after = time.Since(start)
-		})
+		type report struct {
+			err   error
+			after time.Duration
+		}
+		start, reports := time.Now(), make(chan report, 2)
+		w := NewWatchedStable(d, 10*time.Second, func(err error) { reports <- report{err, time.Since(start)} })
 		require.NoError(t, w.SetUint64([]byte("CurrentTerm"), 4))
-		require.Equal(t, 10*time.Second, after, "while it hung")
+		require.Len(t, reports, 1)
+		require.Equal(t, report{&DiskStallError{10 * time.Second}, 10 * time.Second}, <-reports, "while it hung")
 	})
 }

@@ -335,6 +335,120 @@ func (x *PeerFolder) GetFolderIncarnation() []byte {
 	return nil
 }
 
+type DigestRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestRequest) Reset() {
+	*x = DigestRequest{}
+	mi := &file_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestRequest) ProtoMessage() {}
+
+func (x *DigestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
+func (*DigestRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DigestRequest) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *DigestRequest) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+type DigestResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False when the index isn't applied yet, or too long ago.
+	Known bool   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	Sum   uint64 `protobuf:"varint,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	// How the digest is made; digests of different schemes can't be compared.
+	Scheme        uint32 `protobuf:"varint,3,opt,name=scheme,proto3" json:"scheme,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestResponse) Reset() {
+	*x = DigestResponse{}
+	mi := &file_peer_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestResponse) ProtoMessage() {}
+
+func (x *DigestResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestResponse.ProtoReflect.Descriptor instead.
+func (*DigestResponse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DigestResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *DigestResponse) GetSum() uint64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+func (x *DigestResponse) GetScheme() uint32 {
+	if x != nil {
+		return x.Scheme
+	}
+	return 0
+}
+
 type ReadIndexRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Incarnation of the cluster that the caller belongs to.
@@ -345,7 +459,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +471,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[3]
+	mi := &file_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +484,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{3}
+	return file_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReadIndexRequest) GetIncarnation() []byte {
@@ -389,7 +503,7 @@ type ReadIndexResponse struct {
 
 func (x *ReadIndexResponse) Reset() {
 	*x = ReadIndexResponse{}
-	mi := &file_peer_proto_msgTypes[4]
+	mi := &file_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -401,7 +515,7 @@ func (x *ReadIndexResponse) String() string {
 func (*ReadIndexResponse) ProtoMessage() {}
 
 func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[4]
+	mi := &file_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -414,7 +528,7 @@ func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexResponse.ProtoReflect.Descriptor instead.
 func (*ReadIndexResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{4}
+	return file_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReadIndexResponse) GetIndex() uint64 {
@@ -456,13 +570,21 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"PeerFolder\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12-\n" +
-	"\x12folder_incarnation\x18\x02 \x01(\fR\x11folderIncarnation\"4\n" +
+	"\x12folder_incarnation\x18\x02 \x01(\fR\x11folderIncarnation\"G\n" +
+	"\rDigestRequest\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"P\n" +
+	"\x0eDigestResponse\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\x12\x16\n" +
+	"\x06scheme\x18\x03 \x01(\rR\x06scheme\"4\n" +
 	"\x10ReadIndexRequest\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\")\n" +
 	"\x11ReadIndexResponse\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index2N\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index2\x8d\x01\n" +
 	"\x04Peer\x12F\n" +
-	"\tReadIndex\x12\x1b.kvonce.v1.ReadIndexRequest\x1a\x1c.kvonce.v1.ReadIndexResponseB6Z4github.com/kvonce/kvonce/transport/kvoncev1;kvoncev1b\x06proto3"
+	"\tReadIndex\x12\x1b.kvonce.v1.ReadIndexRequest\x1a\x1c.kvonce.v1.ReadIndexResponse\x12=\n" +
+	"\x06Digest\x12\x18.kvonce.v1.DigestRequest\x1a\x19.kvonce.v1.DigestResponseB6Z4github.com/kvonce/kvonce/transport/kvoncev1;kvoncev1b\x06proto3"
 
 var (
 	file_peer_proto_rawDescOnce sync.Once
@@ -477,23 +599,27 @@ func file_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_peer_proto_goTypes = []any{
 	(PeerHello_Purpose)(0),    // 0: kvonce.v1.PeerHello.Purpose
 	(*PeerHello)(nil),         // 1: kvonce.v1.PeerHello
 	(*PeerAddress)(nil),       // 2: kvonce.v1.PeerAddress
 	(*PeerFolder)(nil),        // 3: kvonce.v1.PeerFolder
-	(*ReadIndexRequest)(nil),  // 4: kvonce.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil), // 5: kvonce.v1.ReadIndexResponse
+	(*DigestRequest)(nil),     // 4: kvonce.v1.DigestRequest
+	(*DigestResponse)(nil),    // 5: kvonce.v1.DigestResponse
+	(*ReadIndexRequest)(nil),  // 6: kvonce.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil), // 7: kvonce.v1.ReadIndexResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	0, // 0: kvonce.v1.PeerHello.purpose:type_name -> kvonce.v1.PeerHello.Purpose
 	2, // 1: kvonce.v1.PeerHello.initial_cluster:type_name -> kvonce.v1.PeerAddress
 	3, // 2: kvonce.v1.PeerHello.folders:type_name -> kvonce.v1.PeerFolder
-	4, // 3: kvonce.v1.Peer.ReadIndex:input_type -> kvonce.v1.ReadIndexRequest
-	5, // 4: kvonce.v1.Peer.ReadIndex:output_type -> kvonce.v1.ReadIndexResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
+	6, // 3: kvonce.v1.Peer.ReadIndex:input_type -> kvonce.v1.ReadIndexRequest
+	4, // 4: kvonce.v1.Peer.Digest:input_type -> kvonce.v1.DigestRequest
+	7, // 5: kvonce.v1.Peer.ReadIndex:output_type -> kvonce.v1.ReadIndexResponse
+	5, // 6: kvonce.v1.Peer.Digest:output_type -> kvonce.v1.DigestResponse
+	5, // [5:7] is the sub-list for method output_type
+	3, // [3:5] is the sub-list for method input_type
 	3, // [3:3] is the sub-list for extension type_name
 	3, // [3:3] is the sub-list for extension extendee
 	0, // [0:3] is the sub-list for field type_name
@@ -510,7 +636,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Peer_ReadIndex_FullMethodName = "/kvonce.v1.Peer/ReadIndex"
+	Peer_Digest_FullMethodName    = "/kvonce.v1.Peer/Digest"
 )
 
 // PeerClient is the client API for Peer service.
@@ -33,6 +34,9 @@ type PeerClient interface {
 	// ReadIndex returns an index of the leader's state machine that holds every write acknowledged before the call.
 	// A node that doesn't lead answers FAILED_PRECONDITION, one that can't prove that it does UNAVAILABLE.
 	ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexResponse, error)
+	// Digest returns the digest of the state right after the entry at an index, from the memory of the last few
+	// thousand entries.
+	Digest(ctx context.Context, in *DigestRequest, opts ...grpc.CallOption) (*DigestResponse, error)
 }
 
 type peerClient struct {
@@ -53,6 +57,16 @@ func (c *peerClient) ReadIndex(ctx context.Context, in *ReadIndexRequest, opts .
 	return out, nil
 }
 
+func (c *peerClient) Digest(ctx context.Context, in *DigestRequest, opts ...grpc.CallOption) (*DigestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DigestResponse)
+	err := c.cc.Invoke(ctx, Peer_Digest_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
@@ -62,6 +76,9 @@ type PeerServer interface {
 	// ReadIndex returns an index of the leader's state machine that holds every write acknowledged before the call.
 	// A node that doesn't lead answers FAILED_PRECONDITION, one that can't prove that it does UNAVAILABLE.
 	ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error)
+	// Digest returns the digest of the state right after the entry at an index, from the memory of the last few
+	// thousand entries.
+	Digest(context.Context, *DigestRequest) (*DigestResponse, error)
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -74,6 +91,9 @@ type UnimplementedPeerServer struct{}
 
 func (UnimplementedPeerServer) ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadIndex not implemented")
+}
+func (UnimplementedPeerServer) Digest(context.Context, *DigestRequest) (*DigestResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Digest not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
 func (UnimplementedPeerServer) testEmbeddedByValue()              {}
@@ -114,6 +134,24 @@ func _Peer_ReadIndex_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_Digest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DigestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Digest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Digest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Digest(ctx, req.(*DigestRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -124,6 +162,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReadIndex",
 			Handler:    _Peer_ReadIndex_Handler,
+		},
+		{
+			MethodName: "Digest",
+			Handler:    _Peer_Digest_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,2 @@
+// Package httpapi serves the health and the metrics of a node over HTTP.
+package httpapi

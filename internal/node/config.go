@@ -53,8 +53,9 @@ type Tuning struct {
 	LeaderLeaseTimeout time.Duration
 	// BatchRequests and BatchBytes bound one log entry.
 	BatchRequests, BatchBytes int
-	// SnapshotEntries is how many entries after a snapshot the next one is taken.
-	SnapshotEntries uint64
+	// SnapshotEntries and SnapshotBytes are how many entries, and how many bytes of log, after a snapshot the next one
+	// is taken. At least 16, and 1 MiB.
+	SnapshotEntries, SnapshotBytes uint64
 	// TrailingEntries is how many entries are kept behind a snapshot for followers that lag; may be 0.
 	TrailingEntries uint64
 	// DiskStallTimeout is how long one write to the log may take before the process gives up: 1 s to 10 min.
@@ -67,7 +68,7 @@ func DefaultTuning() Tuning {
 		HeartbeatTimeout: 500 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond,
 		LeaderLeaseTimeout: 400 * time.Millisecond,
 		BatchRequests:      1024, BatchBytes: 1 << 20,
-		SnapshotEntries: 8192, TrailingEntries: 4096,
+		SnapshotEntries: 8192, SnapshotBytes: 256 << 20, TrailingEntries: 1024,
 		DiskStallTimeout: 10 * time.Second,
 	}
 }
@@ -99,6 +100,8 @@ func (t *Tuning) validate() error {
 		return fmt.Errorf("--batch-bytes is %d, must be %d to %d", t.BatchBytes, 1<<12, 4<<20)
 	case t.SnapshotEntries < 16:
 		return fmt.Errorf("--snapshot-entries is %d, must be at least 16: without snapshots the log grows for ever", t.SnapshotEntries)
+	case t.SnapshotBytes < 1<<20:
+		return fmt.Errorf("--snapshot-bytes is %d, must be at least %d", t.SnapshotBytes, 1<<20)
 	}
 	return nil
 }

@@ -166,6 +166,7 @@ func (k *core) Run(ctx context.Context) {
 	wg.Go(func() { k.propose.Run(ctx) })
 	wg.Go(func() { k.reads.Run(ctx) })
 	wg.Go(func() { k.transfer.Run(ctx) })
+	wg.Go(func() { k.snapshotByBytes(ctx) })
 	wg.Go(func() { k.notify.Run(ctx, func(leader bool) { k.lead.changed(ctx, leader) }) })
 	wg.Wait()
 	k.lead.stop()

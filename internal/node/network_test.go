@@ -26,6 +26,7 @@ type netCluster struct {
 
 type netNode struct {
 	config Config
+	node   *Node
 	stop   context.CancelFunc
 	ended  chan error
 	conn   *grpc.ClientConn
@@ -73,7 +74,7 @@ func (c *netCluster) start(nodes ...*netNode) {
 		n, err := New(m.config)
 		require.NoError(c.t, err)
 		ctx, cancel := context.WithCancel(context.Background())
-		m.stop, m.ended = cancel, make(chan error, 1)
+		m.node, m.stop, m.ended = n, cancel, make(chan error, 1)
 		go func() { m.ended <- n.Run(ctx) }()
 	}
 }
@@ -199,18 +200,13 @@ func TestSecondProcessOnADataFolder(t *testing.T) {
 func TestDamagedSnapshotIsRefused(t *testing.T) {
 	c := newNetCluster(t, 1)
 	m := c.nodes[0]
-	m.config.Tuning.SnapshotEntries, m.config.Tuning.TrailingEntries = 16, 0
 	c.start(m)
 	c.ready(m)
-	snapshots := filepath.Join(m.config.DataDir, raftFolder, "snapshots")
-	for i := range 40 {
-		require.Equal(t, kvoncev1.Code_OK, c.call(put("k", fmt.Sprint(i))).Code)
-	}
-	var files []string
-	require.Eventually(t, func() bool {
-		files, _ = filepath.Glob(filepath.Join(snapshots, "*-*", "state.bin"))
-		return len(files) > 0
-	}, 40*time.Second, 50*time.Millisecond, "a snapshot is taken")
+	require.Equal(t, kvoncev1.Code_OK, c.call(put("k", "v")).Code)
+	require.NoError(t, m.node.core.Load().Snapshot(context.Background()))
+	files, err := filepath.Glob(filepath.Join(m.config.DataDir, raftFolder, "snapshots", "*-*", "state.bin"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
 	require.NoError(t, c.halt(m))
 	b, err := os.ReadFile(files[0])
 	require.NoError(t, err)
@@ -221,4 +217,19 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 	m.stop = nil
 	require.Equal(t, ExitDoNotRestart, ExitCode(err), "%v", err)
 	require.ErrorContains(t, err, "under a new id")
+}
+
+func TestSnapshotIsTakenByBytes(t *testing.T) {
+	c := newNetCluster(t, 1)
+	m := c.nodes[0]
+	m.config.Tuning.SnapshotBytes = 1 << 20
+	c.start(m)
+	c.ready(m)
+	for i := range 3 {
+		require.Equal(t, kvoncev1.Code_OK, c.call(put(fmt.Sprint(i), string(make([]byte, 1<<19)))).Code)
+	}
+	require.Eventually(t, func() bool {
+		s, err := m.status(context.Background())
+		return err == nil && s.SnapshotIndex > 0
+	}, 10*time.Second, 20*time.Millisecond)
 }

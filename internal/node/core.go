@@ -60,8 +60,8 @@ type core struct {
 	requests  *requests
 }
 
-// logCacheSize is how many recent entries are kept in memory for followers and reads.
-const logCacheSize = 1024
+// logCacheSize is how many recent entries, of up to about 1 MiB, are kept in memory for followers and reads.
+const logCacheSize = 256
 
 // newCore starts raft, which restores the newest snapshot and begins to talk to its peers; the rest starts with Run.
 func newCore(c coreConfig) (*core, error) {

@@ -16,8 +16,10 @@ import (
 
 // Bounds of the proposer.
 const (
-	// maxQueue is how many proposals wait for an entry; beyond it callers hear that the node is busy.
-	maxQueue = 16384
+	// maxQueue and maxQueueBytes are how many proposals wait for an entry; beyond them callers hear that the node is
+	// busy.
+	maxQueue      = 16384
+	maxQueueBytes = 64 << 20
 	// maxEntries is how many entries may be on their way at once. Two keep the disk busy while the next batch
 	// gathers; more would make the batches smaller.
 	maxEntries = 2
@@ -65,6 +67,7 @@ type proposer struct {
 	clock   *clock
 	limits  Tuning
 	queue   chan proposal
+	queued  atomic.Int64 // bytes
 	slots   chan struct{}
 	mu      sync.Mutex
 	started []time.Time // of the entries on their way, oldest first
@@ -90,9 +93,15 @@ func (p *proposer) Propose(x proposal) {
 		x.reply(fsm.Result{}, err)
 		return
 	}
+	if p.queued.Add(int64(x.size)) > maxQueueBytes {
+		p.queued.Add(-int64(x.size))
+		x.reply(fsm.Result{}, errBusy)
+		return
+	}
 	select {
 	case p.queue <- x:
 	default:
+		p.queued.Add(-int64(x.size))
 		x.reply(fsm.Result{}, errBusy)
 	}
 }
@@ -133,8 +142,9 @@ func (p *proposer) refuseQueue() {
 
 // gather takes what is queued, up to the size of an entry.
 func (p *proposer) gather(first proposal) []proposal {
-	batch := []proposal{first}
-	for size := first.size; len(batch) < p.limits.BatchRequests && size < p.limits.BatchBytes; {
+	batch, size := []proposal{first}, first.size
+	defer func() { p.queued.Add(-int64(size)) }()
+	for len(batch) < p.limits.BatchRequests && size < p.limits.BatchBytes {
 		select {
 		case x := <-p.queue:
 			batch = append(batch, x)

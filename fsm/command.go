@@ -267,7 +267,7 @@ func appendList[T any](b []byte, list []T, one func(*T, []byte) []byte) []byte {
 // decodeList reads a list. Its length is bounded by the bytes that are left before anything is allocated.
 func decodeList[T any](r *canon.Reader, limit int, one func(*canon.Reader) T) []T {
 	n := r.Count(uint64(min(limit, r.Len())))
-	list := make([]T, 0, min(n, 64))
+	list := make([]T, 0, min(n, 256))
 	for range n {
 		if r.Err() != nil {
 			return nil

@@ -97,6 +97,11 @@ func (k *keyspace) set(r *record) {
 	was, _ := k.keys.Set(r.key, r)
 	k.undo = append(k.undo, undo{r.key, was})
 	k.forget(was)
+	k.added(r)
+}
+
+// added and forget keep what is derived from the records.
+func (k *keyspace) added(r *record) {
 	k.bytes += r.size()
 	if r.deadline != 0 {
 		k.due.Add(dueKey{r.deadline, r.key})
@@ -189,10 +194,12 @@ func (k *keyspace) load(record []byte) error {
 	if err := in.Done(); err != nil {
 		return fmt.Errorf("key record: %w", err)
 	}
-	if _, twice := k.keys.Get(r.key); twice || r.mod > k.revision {
-		return fmt.Errorf("key %q stands twice or is newer than revision %d", r.key, k.revision)
+	if r.create == 0 || r.create > r.mod || r.mod > k.revision || r.version == 0 {
+		return fmt.Errorf("key %q has impossible revisions %d to %d of %d", r.key, r.create, r.mod, k.revision)
 	}
-	k.set(r)
-	k.forgetUndo()
+	if !k.keys.Push(r.key, r) {
+		return fmt.Errorf("key %q stands twice or out of order", r.key)
+	}
+	k.added(r)
 	return nil
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ func (s *State) WriteSnapshot(w io.Writer) error {
 type snapshotWriter struct {
 	w       *bufio.Writer
 	sum     hash.Hash64
+	head    []byte // scratch for kind and length of a record
 	scratch []byte
 	rows    uint64
 	digest  uint64
@@ -65,7 +67,8 @@ func (o *snapshotWriter) write(b []byte) {
 }
 
 func (o *snapshotWriter) record(kind byte, b []byte) {
-	o.write(binary.AppendUvarint([]byte{kind}, uint64(len(b))))
+	o.head = binary.AppendUvarint(append(o.head[:0], kind), uint64(len(b)))
+	o.write(o.head)
 	o.write(b)
 }
 
@@ -109,6 +112,7 @@ func ReadSnapshot(r io.Reader) (*State, error) {
 			return s, nil
 		}
 		in.rows++
+		in.order(kind)
 		in.check(s.loadRecord(kind, b))
 	}
 	return nil, in.err
@@ -136,8 +140,8 @@ func (s *State) loadRecord(kind byte, b []byte) error {
 		if err := r.Done(); err != nil {
 			return err
 		}
-		if _, twice := s.nodes.Set(n.ID, n); twice {
-			return fmt.Errorf("node %q stands twice", n.ID)
+		if !s.nodes.Push(n.ID, n) {
+			return fmt.Errorf("node %q stands twice or out of order", n.ID)
 		}
 		return nil
 	case kindKey:
@@ -148,12 +152,26 @@ func (s *State) loadRecord(kind byte, b []byte) error {
 	return fmt.Errorf("record of unknown kind %d", kind)
 }
 
+// tables is the order in which the tables stand in a snapshot.
+var tables = [...]byte{kindNode, kindKey, registry.KindClient, registry.KindAnswer, registry.KindTombstone}
+
 type snapshotReader struct {
-	r    *bufio.Reader
-	sum  *xxhash.Digest
-	buf  []byte
-	rows uint64
-	err  error
+	r     *bufio.Reader
+	sum   *xxhash.Digest
+	buf   []byte
+	rows  uint64
+	table int // that of the last row
+	err   error
+}
+
+// order checks that a row stands in the table of the last one or in a later one.
+func (in *snapshotReader) order(kind byte) {
+	at := bytes.IndexByte(tables[in.table:], kind)
+	if at < 0 {
+		in.fail(fmt.Sprintf("a record of kind %d stands out of order", kind))
+		return
+	}
+	in.table += at
 }
 
 func (in *snapshotReader) check(err error) {
@@ -187,25 +205,33 @@ func (in *snapshotReader) record() (kind byte, b []byte) {
 		return 0, nil
 	}
 	kind = head[0]
-	n, err := binary.ReadUvarint(byteReader{in})
+	length := byteReader{in: in}
+	n, err := binary.ReadUvarint(&length)
 	switch {
 	case err != nil:
 		in.check(err)
-	case n > maxRecord:
-		in.fail("a record is too long")
+	case n > maxRecord || length.n > 1 && length.last == 0:
+		in.fail("the length of a record is too high or not canonical")
 	}
 	return kind, in.read(int(min(n, maxRecord)))
 }
 
 // byteReader reads single bytes through the checksum.
-type byteReader struct{ in *snapshotReader }
+type byteReader struct {
+	in   *snapshotReader
+	n    int
+	last byte
+}
 
 // ReadByte implements io.ByteReader.
-func (b byteReader) ReadByte() (byte, error) {
-	if p := b.in.read(1); b.in.err == nil {
-		return p[0], nil
+func (b *byteReader) ReadByte() (byte, error) {
+	p := b.in.read(1)
+	if b.in.err != nil {
+		return 0, b.in.err
 	}
-	return 0, b.in.err
+	b.last = p[0]
+	b.n++
+	return b.last, nil
 }
 
 // end checks the counts, the digest and the checksum, and that nothing follows.

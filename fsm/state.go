@@ -33,7 +33,8 @@ func New() *State {
 	}
 }
 
-// Copy returns an equal state in O(1). Either can be changed without the other seeing it.
+// Copy returns an equal state in O(1). Either can be changed without the other seeing it. To copy counts as a change
+// of s: only its owner may.
 func (s *State) Copy() *State {
 	c := *s
 	c.nodes, c.keys, c.clients = s.nodes.Copy(), s.keys.copy(), s.clients.Copy()

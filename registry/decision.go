@@ -95,3 +95,6 @@ type Limits struct {
 	// MaxTombstones is how many tombstones are kept; the oldest go first.
 	MaxTombstones uint64
 }
+
+// MaxAnswer returns the size above which an answer has no room even when no other is held, overhead included.
+func (l *Limits) MaxAnswer() uint64 { return min(l.ClientAnswerBytes, l.TotalAnswerBytes) }

@@ -119,7 +119,8 @@ type answer struct {
 	kind        answerKind
 	outcome     Outcome
 	index, term uint64
-	bytes       []byte
+	// bytes is the answer of the command, or the limit that was passed of one that is too large.
+	bytes []byte
 	// gone tells that the client had the bytes and that they were dropped.
 	gone bool
 }
@@ -146,10 +147,25 @@ func decodeAnswer(r *canon.Reader) *answer {
 	a.term = r.Uint()
 	a.gone = r.Bool()
 	a.bytes = bytes.Clone(r.Bytes(uint64(r.Len())))
-	if a.kind < executed || a.kind > tooLarge || a.outcome < Applied || a.outcome > NotApplied {
-		r.Fail(errors.New("stored answer of an unknown kind or outcome"))
+	if r.Err() == nil && !a.possible() {
+		r.Fail(errors.New("stored answer of an impossible kind or outcome"))
 	}
 	return a
+}
+
+// possible tells whether kind, outcome and bytes go together.
+func (a *answer) possible() bool {
+	switch a.kind {
+	case executed:
+		return (a.outcome == Applied || a.outcome == NotApplied) && !(a.gone && len(a.bytes) > 0)
+	case cancelled:
+		return a.outcome == NotApplied && !a.gone && len(a.bytes) == 0
+	case tooLarge:
+		limit := canon.NewReader(a.bytes)
+		limit.Uint()
+		return a.outcome == NotApplied && !a.gone && limit.Done() == nil
+	}
+	return false
 }
 
 // Reason says why a tombstone stands.
@@ -206,6 +222,9 @@ func decodeTombstone(r *canon.Reader) *Tombstone {
 	t.Since = r.Uint()
 	if t.Reason < ReasonIdle || t.Reason > ReasonClosed {
 		r.Fail(errors.New("tombstone with an unknown reason"))
+	}
+	if n := len(t.Applied); t.First == 0 || t.First > MaxSequence || n > 0 && t.Applied[n-1] == 0 {
+		r.Fail(errors.New("tombstone with a sequence out of range"))
 	}
 	return t
 }

@@ -12,13 +12,14 @@ type Registration struct {
 
 // Register makes a client, or finds the one that an earlier copy of the same registration made, as long as that
 // client has sent nothing. A verifier that names any other client, or a tombstone, is refused: whoever uses it has
-// lost track of which client it is.
+// lost track of which client it is. Limits are looked at last: a limit that was changed since the first copy must
+// not refuse a client that exists.
 func (r *Registry) Register(at Stamp, lim Limits, reg Registration) Decision {
-	if len(reg.Name) > MaxNameBytes || reg.TTL != 0 && (reg.TTL < lim.MinTTL || reg.TTL > lim.MaxTTL) {
-		return refused(Invalid)
-	}
 	if ref, ok := r.verifiers.Get(verifierRef{verifier: reg.Verifier}); ok {
 		return r.registerAgain(at, ref.id, reg)
+	}
+	if len(reg.Name) > MaxNameBytes || reg.TTL != 0 && (reg.TTL < lim.MinTTL || reg.TTL > lim.MaxTTL) {
+		return refused(Invalid)
 	}
 	if n := uint64(r.clients.Len()); n >= lim.MaxClients {
 		d := refused(ClientsFull)

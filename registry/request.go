@@ -1,5 +1,12 @@
 package registry
 
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kvonce/kvonce/internal/canon"
+)
+
 // Command is what a request runs.
 type Command interface {
 	// Fingerprint identifies the command together with the salt of its request.
@@ -128,8 +135,8 @@ func (s *Session) run(at Stamp, lim Limits, seq uint64, cmd Command) Decision {
 	outcome, bytes := cmd.Evaluate()
 	a := &answer{client: s.now.ID, seq: seq, fingerprint: cmd.Fingerprint(), kind: executed, outcome: outcome,
 		index: at.Index, term: at.Term, bytes: bytes}
-	if a.size() > lim.ClientAnswerBytes {
-		a.kind, a.outcome, a.bytes = tooLarge, NotApplied, nil
+	if most := lim.MaxAnswer(); a.size() > most {
+		a.kind, a.outcome, a.bytes = tooLarge, NotApplied, canon.AppendUint(nil, most)
 	}
 	if full := s.full(lim, a); full != 0 {
 		cmd.Discard()
@@ -143,11 +150,7 @@ func (s *Session) run(at Stamp, lim Limits, seq uint64, cmd Command) Decision {
 		cmd.Discard()
 	}
 	s.store(a)
-	d := a.fresh()
-	if a.kind == tooLarge {
-		d.Limit = lim.ClientAnswerBytes
-	}
-	return d
+	return a.fresh()
 }
 
 // full returns the cap that an answer would pass, 0 for none. The first outstanding sequence is exempt from the
@@ -197,9 +200,28 @@ func (s *Session) advance(p Progress) {
 		s.now.next = max(s.now.next, p.First)
 		s.findNext()
 	}
-	for _, g := range p.Received {
+	for _, g := range disjoint(p.Received) {
 		s.dropBytes(g)
 	}
+}
+
+// disjoint returns the ranges in order and without overlap, so that no answer is visited twice whatever a client
+// names. What it is given doesn't change.
+func disjoint(ranges []Range) (out []Range) {
+	byLow := func(a, b Range) int { return cmp.Compare(a.Low, b.Low) }
+	if !slices.IsSortedFunc(ranges, byLow) {
+		ranges = slices.Clone(ranges)
+		slices.SortStableFunc(ranges, byLow)
+	}
+	var free uint64 // the lowest sequence that no range before has
+	for _, g := range ranges {
+		g.Low, g.High = max(g.Low, free), min(g.High, MaxSequence)
+		if g.Low <= g.High {
+			out = append(out, g)
+			free = g.High + 1
+		}
+	}
+	return out
 }
 
 func (s *Session) dropBelow(first uint64) {
@@ -284,7 +306,7 @@ func (a *answer) fresh() Decision {
 	case a.kind == cancelled:
 		d.Code = Cancelled
 	case a.kind == tooLarge:
-		d.Code = AnswerTooLarge
+		d.Code, d.Bytes, d.Limit = AnswerTooLarge, nil, canon.NewReader(a.bytes).Uint()
 	default:
 		d.Code = Done
 	}

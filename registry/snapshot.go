@@ -47,31 +47,44 @@ func (r *Registry) Load(kind byte, record []byte) error {
 }
 
 func (r *Registry) loadClient(c *Client) error {
-	if _, twice := r.clients.Set(c.ID, c); twice || c.ID == 0 || c.ID > r.lastID {
-		return fmt.Errorf("client %d stands twice or is beyond the counter %d", c.ID, r.lastID)
+	if c.ID == 0 || c.ID > r.lastID || !c.possible() {
+		return fmt.Errorf("client %d is beyond the counter %d or has values out of range", c.ID, r.lastID)
+	}
+	if !r.clients.Push(c.ID, c) {
+		return fmt.Errorf("client %d stands twice or out of order", c.ID)
 	}
 	r.due.Add(timed{c.deadline(), c.ID})
 	return r.loadVerifier(c.Verifier, c.ID)
 }
 
+// possible tells whether the numbers of a client are within their ranges and its deadline can be computed.
+func (c *Client) possible() bool {
+	return c.First >= 1 && c.First <= MaxSequence && c.Window >= 1 && c.Window <= MaxWindow &&
+		c.TTL >= 1 && c.deadline() >= c.TTL
+}
+
 func (r *Registry) loadAnswer(a *answer) error {
 	c, ok := r.clients.Get(a.client)
-	if !ok || a.seq < c.First || a.seq-c.First >= c.Window {
+	if !ok || a.seq < c.First || a.seq-c.First >= c.Window || a.seq > MaxSequence {
 		return fmt.Errorf("answer (%d, %d) belongs to no client or lies outside its window", a.client, a.seq)
 	}
-	if _, twice := r.answers.Get(answerKey{a.client, a.seq}); twice {
-		return fmt.Errorf("answer (%d, %d) stands twice", a.client, a.seq)
+	if !r.answers.Push(answerKey{a.client, a.seq}, a) {
+		return fmt.Errorf("answer (%d, %d) stands twice or out of order", a.client, a.seq)
 	}
 	s := r.open(c)
-	s.store(a)
+	s.account(+1, a.size())
+	s.findNext()
 	s.End()
 	return nil
 }
 
 func (r *Registry) loadTombstone(t *Tombstone) error {
 	_, alive := r.clients.Get(t.ID)
-	if _, twice := r.tombs.Set(t.ID, t); twice || alive || t.ID == 0 || t.ID > r.lastID {
-		return fmt.Errorf("tombstone %d stands twice, beside its client, or beyond the counter %d", t.ID, r.lastID)
+	if alive || t.ID == 0 || t.ID > r.lastID {
+		return fmt.Errorf("tombstone %d stands beside its client or is beyond the counter %d", t.ID, r.lastID)
+	}
+	if !r.tombs.Push(t.ID, t) {
+		return fmt.Errorf("tombstone %d stands twice or out of order", t.ID)
 	}
 	r.tombsByAge.Add(timed{t.Since, t.ID})
 	return r.loadVerifier(t.Verifier, t.ID)

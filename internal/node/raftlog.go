@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -30,6 +31,7 @@ func (b *hclogBridge) Log(level hclog.Level, msg string, args ...any) {
 			level = hclog.Debug
 		}
 	}
+	args = formatted(args)
 	switch {
 	case level >= hclog.Error:
 		b.to.Error(msg, args...)
@@ -40,6 +42,18 @@ func (b *hclogBridge) Log(level hclog.Level, msg string, args ...any) {
 	default:
 		b.to.Debug(msg, args...)
 	}
+}
+
+// formatted puts the arguments that hclog formats late into words.
+func formatted(args []any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
+			a = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
+		}
+		out[i] = a
+	}
+	return out
 }
 
 // Trace implements hclog.Logger.

@@ -23,7 +23,7 @@ func unknown(t testing.TB, write func(context.Context) error) *UnknownError {
 }
 
 func put(c *Client, key string) func(context.Context) error {
-	return func(ctx context.Context) error { return second(c.Put(ctx, key, nil)) }
+	return func(ctx context.Context) error { return c.put(ctx, key) }
 }
 
 func isCancel(r *kvoncev1.Request) bool { return r.GetCancel() != nil }

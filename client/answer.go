@@ -38,7 +38,8 @@ func (e *engine) answer(l *link, r *kvoncev1.Response, now time.Time) {
 func (e *engine) steer(l *link, r *kvoncev1.Response, now time.Time) {
 	switch r.GetCode() {
 	case kvoncev1.Code_NOT_LEADER:
-		if addr := l.elsewhere(r.GetLeader()); addr != "" && e.endpoints.suggest(addr) {
+		addr := l.elsewhere(r.GetLeader())
+		if addr != "" && !e.endpoints.resting(addr, now) && e.endpoints.suggest(addr) {
 			e.leave(l, now)
 			return
 		}

@@ -16,11 +16,11 @@ func TestCleanClose(t *testing.T) {
 	c := f.open()
 	require.NoError(t, c.put(soon(t), "k"))
 	require.NoError(t, c.Close(soon(t)))
-	require.Len(t, f.registry.closes, 1)
-	require.EqualValues(t, 2, f.registry.closes[0].GetFirstOutstanding())
-	require.False(t, f.registry.closes[0].GetUnresolved())
-	require.Empty(t, f.registry.clients)
-	require.Empty(t, f.registry.tombs)
+	require.Len(t, f.registry.view().closes, 1)
+	require.EqualValues(t, 2, f.registry.view().closes[0].GetFirstOutstanding())
+	require.False(t, f.registry.view().closes[0].GetUnresolved())
+	require.Empty(t, f.registry.view().clients)
+	require.Empty(t, f.registry.view().tombs)
 	require.NoError(t, c.Close(soon(t)), "closing again gives the same")
 
 	for name, do := range everyCall(c) {
@@ -63,7 +63,7 @@ func TestCloseWaits(t *testing.T) {
 	require.Eventually(t, func() bool { return c.closing.Load() }, 5*time.Second, time.Millisecond)
 	close(release)
 	require.NoError(t, <-closed)
-	require.False(t, f.registry.closes[0].GetUnresolved())
+	require.False(t, f.registry.view().closes[0].GetUnresolved())
 	_, err := u.Wait(soon(t))
 	require.NoError(t, err, "the answer outlives the client")
 }
@@ -84,9 +84,9 @@ func TestCloseWithUnresolved(t *testing.T) {
 	var left *UnresolvedError
 	require.ErrorAs(t, err, &left)
 	require.Equal(t, UnresolvedError{ClientID: id, Unknown: 2, Told: true}, *left)
-	require.True(t, f.registry.closes[0].GetUnresolved())
-	require.EqualValues(t, 1, f.registry.closes[0].GetFirstOutstanding())
-	require.Contains(t, f.registry.tombs, id)
+	require.True(t, f.registry.view().closes[0].GetUnresolved())
+	require.EqualValues(t, 1, f.registry.view().closes[0].GetFirstOutstanding())
+	require.Contains(t, f.registry.view().tombs, id)
 	for _, err := range []error{<-waiting, second(u.Wait(soon(t))), second(u.Cancel(soon(t)))} {
 		require.ErrorIs(t, err, ErrClosed)
 		require.Equal(t, Unknown, OutcomeOf(err))

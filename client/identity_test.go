@@ -20,7 +20,7 @@ func TestRegistrationIsRepeated(t *testing.T) {
 	f.does(once(isRegister, always(cutOff)))
 	c := f.open(WithName("shop"), WithTTL(time.Minute), WithOrdered())
 	require.NoError(t, c.put(soon(t), "k"))
-	require.Len(t, f.registry.clients, 1)
+	require.Len(t, f.registry.view().clients, 1)
 	require.EqualValues(t, 1, c.ClientID())
 	sent := f.requests(isRegister)
 	require.Len(t, sent, 2)
@@ -95,11 +95,8 @@ func TestReadsDoNotRegister(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// held holds answers to writes back, and lets the test end that.
-type held struct {
-	apply bool
-	open  chan struct{}
-}
+// held answers no write.
+type held struct{ apply bool }
 
 func (h held) script(_ *fakeNode, r *kvoncev1.Request) action {
 	if isWrite(r) {
@@ -123,8 +120,9 @@ func TestExpiry(t *testing.T) {
 	c := f.open()
 	results := make(map[string]chan error)
 	for _, key := range []string{"ran 1", "lost 1", "ran 2", "lost 2"} {
-		results[key] = make(chan error, 1)
-		go func() { results[key] <- c.put(soon(t), key) }()
+		result := make(chan error, 1)
+		results[key] = result
+		go func() { result <- c.put(soon(t), key) }()
 	}
 	require.Eventually(t, func() bool { return len(f.requests(isWrite)) == 4 }, 5*time.Second, time.Millisecond)
 	old := c.ClientID()
@@ -140,10 +138,10 @@ func TestExpiry(t *testing.T) {
 		} else {
 			require.NoError(t, err)
 		}
-		require.NotNil(t, f.registry.keys[key])
+		require.NotNil(t, f.registry.view().keys[key])
 	}
 	require.Greater(t, c.ClientID(), old)
-	for cmd, n := range f.registry.effects {
+	for cmd, n := range f.registry.view().effects {
 		require.Equal(t, 1, n, cmd)
 	}
 	salts := map[string]bool{}
@@ -180,7 +178,7 @@ func TestExpiryOfAbandonedRequests(t *testing.T) {
 			}
 			require.Equal(t, want, OutcomeOf(err))
 			require.NoError(t, c.put(soon(t), "next"))
-			require.Equal(t, ran, f.registry.keys["k"] != nil)
+			require.Equal(t, ran, f.registry.view().keys["k"] != nil)
 			for _, s := range f.requests(isWrite) {
 				if string(s.request.GetWrite().GetCommand().GetPut().GetKey()) == "k" {
 					require.EqualValues(t, 1, s.client, "G10")
@@ -221,7 +219,7 @@ func TestExpiryKeepsTheOrder(t *testing.T) {
 	before.Store(false)
 	f.restart()
 	calls.Wait()
-	require.Equal(t, "abcdefghi", string(f.registry.keys["log"]))
+	require.Equal(t, "abcdefghi", string(f.registry.view().keys["log"]))
 }
 
 // A call is sent under a bounded number of registrations.
@@ -257,7 +255,7 @@ func TestUnknownClient(t *testing.T) {
 	require.Equal(t, Unknown, OutcomeOf(err))
 	require.NoError(t, c.put(soon(t), "next"))
 	require.NotEqual(t, old, c.ClientID())
-	require.Nil(t, f.registry.keys["k"])
+	require.Nil(t, f.registry.view().keys["k"])
 }
 
 // An idle client that expired registers anew for the next write, and nothing is lost or said.
@@ -288,7 +286,7 @@ func TestClusterIsGone(t *testing.T) {
 	require.ErrorIs(t, err, ErrWrongCluster)
 	require.Equal(t, Unknown, OutcomeOf(err))
 	require.NoError(t, c.put(soon(t), "next"))
-	require.Nil(t, f.registry.keys["k"])
+	require.Nil(t, f.registry.view().keys["k"])
 	for _, s := range f.requests(isWrite)[1:] {
 		require.NotEqual(t, "k", string(s.request.GetWrite().GetCommand().GetPut().GetKey()), "never to another cluster")
 	}
@@ -342,7 +340,7 @@ func TestOrderedClient(t *testing.T) {
 		require.Eventually(t, func() bool { return c.queued() > queued }, 5*time.Second, 100*time.Microsecond)
 	}
 	calls.Wait()
-	require.Equal(t, want, string(f.registry.keys["log"]))
+	require.Equal(t, want, string(f.registry.view().keys["log"]))
 }
 
 // queued counts the calls that have been taken in since the client registered.

@@ -3,6 +3,7 @@ package client
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -273,6 +274,20 @@ func (g *fakeRegistry) wipe() {
 	defer g.mu.Unlock()
 	clear(g.clients)
 	clear(g.tombs)
+}
+
+// view returns a copy of what tests look at, while nodes go on.
+func (g *fakeRegistry) view() *fakeRegistry {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return &fakeRegistry{keys: maps.Clone(g.keys), clients: maps.Clone(g.clients), tombs: maps.Clone(g.tombs),
+		effects: maps.Clone(g.effects), closes: slices.Clone(g.closes)}
+}
+
+func (g *fakeRegistry) set(key, value string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.keys[key] = []byte(value)
 }
 
 // run runs a command.

@@ -92,7 +92,7 @@ func TestRefusedCopiesFold(t *testing.T) {
 	last := sent[len(sent)-1].request.GetWrite()
 	require.EqualValues(t, 2, last.GetSequence())
 	require.EqualValues(t, 2, last.GetProgress().GetFirstOutstanding())
-	require.Nil(t, f.registry.keys["a"])
+	require.Nil(t, f.registry.view().keys["a"])
 }
 
 func (c *Client) put(ctx context.Context, key string) error {
@@ -130,7 +130,7 @@ func TestCancel(t *testing.T) {
 		late := f.requests(isWrite)[0]
 		answer := f.registry.apply(late.client, c.engine.id.secret, late.request)
 		require.Equal(t, kvoncev1.Code_CANCELLED, answer.GetCode())
-		require.Nil(t, f.registry.keys["a"])
+		require.Nil(t, f.registry.view().keys["a"])
 		_, err = u.Wait(soon(t))
 		require.ErrorIs(t, err, ErrCancelled)
 	})

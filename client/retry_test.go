@@ -57,7 +57,7 @@ func TestRetryAfterLostAnswer(t *testing.T) {
 	require.Len(t, a.GetSalt(), saltBytes)
 	require.True(t, proto.Equal(a.GetCommand(), b.GetCommand()))
 	require.Equal(t, copies[0].client, copies[1].client)
-	require.Equal(t, "5", string(f.registry.keys["n"]))
+	require.Equal(t, "5", string(f.registry.view().keys["n"]))
 }
 
 // Each refusal that another copy may escape is retried until the caller's context ends.
@@ -118,7 +118,7 @@ func TestRetryAfter(t *testing.T) {
 // A failure that the log decided is the answer: it isn't retried, and its outcome is not applied.
 func TestDecidedFailure(t *testing.T) {
 	f := newFakeCluster(t, 1)
-	f.registry.keys["k"] = []byte("text")
+	f.registry.set("k", "text")
 	c := f.open()
 	_, err := c.Increment(soon(t), "k", 1)
 	require.ErrorIs(t, err, ErrNotANumber)
@@ -211,8 +211,8 @@ func TestEveryCallEndsWithItsContext(t *testing.T) {
 					n.stop()
 				}
 			}
-			c := f.open()
-			for call, do := range everyCall(c) {
+			for call := range everyCall(nil) {
+				do := everyCall(f.open())[call]
 				ctx := within(t, 60*time.Millisecond)
 				began := time.Now()
 				err := do(ctx)
@@ -395,8 +395,8 @@ func TestIncrementsUnderFaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "320", string(g.Value))
 	require.NoError(t, c.Close(soon(t)))
-	require.False(t, f.registry.closes[0].GetUnresolved())
-	require.EqualValues(t, callers*each+1, f.registry.closes[0].GetFirstOutstanding())
+	require.False(t, f.registry.view().closes[0].GetUnresolved())
+	require.EqualValues(t, callers*each+1, f.registry.view().closes[0].GetFirstOutstanding())
 }
 
 // An idle client says that it is there before a third of its time to live is over, and what it has resolved; its own

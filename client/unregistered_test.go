@@ -55,7 +55,7 @@ func TestUnregisteredAfterRefusal(t *testing.T) {
 // A decided failure is not applied.
 func TestUnregisteredFailure(t *testing.T) {
 	f := newFakeCluster(t, 1)
-	f.registry.keys["k"] = []byte("text")
+	f.registry.set("k", "text")
 	_, err := f.open().Unregistered().Increment(soon(t), "k", 1)
 	require.ErrorIs(t, err, ErrNotANumber)
 	require.Equal(t, NotApplied, OutcomeOf(err))

@@ -84,7 +84,7 @@ func (r *Registry) EachClient(from uint64, f func(*Client) bool) { r.clients.Asc
 // when there is an answer.
 func (r *Registry) Stored(id uint64, v Verifier, seq uint64, fingerprint func() Fingerprint) (Decision, bool) {
 	a, ok := r.answers.Get(answerKey{id, seq})
-	if !ok || a.gone {
+	if !ok || a.gone || !checkDuplicates {
 		return Decision{}, false
 	}
 	c, ok := r.clients.Get(id)

@@ -84,9 +84,16 @@ func (l *load) finish(tb testing.TB, k *client.Client, key string) {
 	if err := l.failed.Load(); err != nil {
 		require.NoError(tb, *err)
 	}
+	require.Equal(tb, l.acknowledged.Load(), l.counter(tb, k, key))
+}
+
+func (l *load) counter(tb testing.TB, k *client.Client, key string) int64 {
+	tb.Helper()
 	got, err := k.Get(within(tb, 20*time.Second), key)
 	require.NoError(tb, err)
-	require.Equal(tb, strconv.FormatInt(l.acknowledged.Load(), 10), string(got.Value))
+	n, err := strconv.ParseInt(string(got.Value), 10, 64)
+	require.NoError(tb, err)
+	return n
 }
 
 func TestG1G2LeaderKilledTenTimesUnderLoad(t *testing.T) {
@@ -102,6 +109,26 @@ func TestG1G2LeaderKilledTenTimesUnderLoad(t *testing.T) {
 	l.finish(t, k, "n")
 	t.Logf("%d acknowledged, %d of them replayed", l.acknowledged.Load(), l.replayed.Load())
 	require.Greater(t, l.acknowledged.Load(), int64(1000))
+}
+
+// The tests are tested: a server that doesn't look for duplicates must not come out exact.
+func TestG1IsNoticedWhenDuplicatesAreNotChecked(t *testing.T) {
+	c := clustertest.Start(t, localcluster.Config{Binary: clustertest.Build(t, "-tags", "broken_noduplicatecheck"),
+		RestartDelay: 200 * time.Millisecond})
+	k := open(t, c)
+	l := startLoad(k, "n", 32)
+	for range 20 {
+		l.progress(t, 200)
+		_, err := c.KillLeader(within(t, 30*time.Second))
+		require.NoError(t, err)
+		l.progress(t, 1)
+		if got := l.counter(t, k, "n"); got > l.acknowledged.Load()+32 { // at most one on its way for each worker
+			l.stop()
+			l.wg.Wait()
+			return
+		}
+	}
+	t.Fatal("twenty leaders were killed and no duplicate was noticed")
 }
 
 // A leader is stopped with reads on open connections, another one takes over and acknowledges a write, and the first

@@ -25,8 +25,8 @@ const (
 	InvalidSetting  Failure = 10
 	InvalidCommand  Failure = 11
 	// NotReady is the only failure that is refused rather than not applied: the cluster has no genesis yet.
-	NotReady Failure = 12
-	numFailures
+	NotReady    Failure = 12
+	numFailures Failure = 13
 )
 
 // Answer is what a command answered.

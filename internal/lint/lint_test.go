@@ -32,6 +32,7 @@ var arrows = map[string][]string{
 	"internal/localcluster/clustertest": {"internal/localcluster"},
 	"jepsen":                            {"client", "transport/kvoncev1", "internal/localcluster"},
 	"bench":                             {"client", "internal/localcluster"},
+	"docs/picture":                      {"client", "internal/localcluster"},
 	"cmd/kvnode":                        {"*"},
 	"cmd/kvclient":                      {"*"},
 }

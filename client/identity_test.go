@@ -160,7 +160,7 @@ func (f *fakeCluster) restart() {
 }
 
 // The verdict on a request that its caller has given up is its end: it isn't sent under another registration.
-func TestExpiryOfAbandonedRequests(t *testing.T) {
+func TestG10ExpiryOfAbandonedRequests(t *testing.T) {
 	for _, ran := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ran=%v", ran), func(t *testing.T) {
 			f := newFakeCluster(t, 1)
@@ -239,7 +239,7 @@ func TestExpiryAgainAndAgain(t *testing.T) {
 
 // A client that the cluster doesn't know isn't taken for a new one (G8): what was sent is unknown for good, and only new
 // calls get a new registration (G10).
-func TestUnknownClient(t *testing.T) {
+func TestG10UnknownClient(t *testing.T) {
 	f := newFakeCluster(t, 1)
 	f.does(held{}.script)
 	c := f.open()

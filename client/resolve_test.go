@@ -100,7 +100,7 @@ func (c *Client) put(ctx context.Context, key string) error {
 }
 
 // One copy that was lost makes the request unknown, however many were refused after it.
-func TestLostCopyNeverFolds(t *testing.T) {
+func TestG4LostCopyNeverFolds(t *testing.T) {
 	f := newFakeCluster(t, 1)
 	var copies int
 	f.does(writes(func() action {

@@ -37,6 +37,13 @@ func (d *digests) add(index, sum uint64, claim bool) {
 	}
 }
 
+// clear forgets what was: another state has taken its place.
+func (d *digests) clear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.ring[:])
+}
+
 // at returns the digest after an entry, if it is remembered.
 func (d *digests) at(index uint64) (sum uint64, known bool) {
 	d.mu.Lock()
@@ -59,7 +66,8 @@ type audit struct {
 	machine       *machine
 	remotes       remoteNodes
 	log           *slog.Logger
-	last          uint64 // the entry that was claimed last
+	last          uint64    // the entry that was claimed last
+	asked         time.Time // when the voters were asked last
 	alarms        atomic.Uint64
 }
 
@@ -67,9 +75,10 @@ type audit struct {
 // answers but no majority for one digest, nobody can tell who is right: that is an alarm, and no claim.
 func (a *audit) claim(ctx context.Context) (c fsm.Claim, ok bool) {
 	index := a.machine.digests.changed()
-	if index == 0 || index == a.last {
+	if index == 0 || index == a.last || time.Since(a.asked) < auditEvery {
 		return c, false
 	}
+	a.asked = time.Now()
 	reports, voters := a.ask(ctx, index)
 	counts := map[uint64]int{}
 	for _, sum := range reports {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -12,8 +13,13 @@ import (
 	"github.com/kvonce/kvonce/internal/raftguard"
 )
 
-// barrierTimeout bounds one attempt at the barrier of a new leader.
-const barrierTimeout = 5 * time.Second
+const (
+	// barrierTimeout bounds one attempt at the barrier of a new leader, barrierPause is the wait before the next.
+	barrierTimeout = 5 * time.Second
+	barrierPause   = 50 * time.Millisecond
+	// choresEvery is how often a leader looks for what is missing in the state.
+	choresEvery = 200 * time.Millisecond
+)
 
 // leadRaft is what leading needs of raft.
 type leadRaft interface {
@@ -89,38 +95,56 @@ func (l *leadership) barrier(ctx context.Context) bool {
 			return true
 		}
 		l.log.Warn("barrier of the new term failed", "error", err)
+		select {
+		case <-time.After(barrierPause):
+		case <-ctx.Done():
+		}
 	}
 	return false
 }
 
-// serve keeps the clock going and proposes what is missing in the state.
+// serve keeps the clock going and does the chores of a leader until ctx ends. The chores wait for other nodes and for
+// the log; the clock must not.
 func (l *leadership) serve(ctx context.Context) {
-	passes := time.NewTicker(clockPass)
-	defer passes.Stop()
-	var records, audited time.Time // when node records and digests were last compared
+	var wg sync.WaitGroup
+	wg.Go(func() { every(ctx, clockPass, l.keepTime) })
+	wg.Go(func() { every(ctx, choresEvery, l.chores) })
+	wg.Wait()
+}
+
+// every calls f now and then again and again until ctx ends.
+func every(ctx context.Context, d time.Duration, f func(context.Context)) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
 	for {
-		now := time.Now()
-		l.clock.pass(now, l.propose.Oldest())
-		view := l.machine.View()
-		switch {
-		case !view.Born():
-			l.proposeGenesis(ctx)
-		case now.Sub(records) > time.Second:
-			records = now
-			l.proposeRecords(ctx, view)
-		case now.Sub(audited) > auditEvery:
-			audited = now
-			if claim, ok := l.audit.claim(ctx); ok {
-				l.proposeAndWait(ctx, fsm.Item{Kind: fsm.ItemClaim, Claim: claim})
-			}
-		case view.Expirable() && l.clock.sinceStamp(now) > tickAfter:
-			l.tick()
-		}
+		f(ctx)
 		select {
-		case <-passes.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// keepTime moves the clock on, and proposes an entry when there was none for a while and something can expire.
+func (l *leadership) keepTime(context.Context) {
+	now := time.Now()
+	l.clock.pass(now, l.propose.Oldest())
+	if l.clock.sinceStamp(now) > tickAfter && l.machine.View().Expirable() {
+		l.tick()
+	}
+}
+
+// chores proposes what is missing in the state: the genesis, node records, and what the voters say of its digest.
+func (l *leadership) chores(ctx context.Context) {
+	view := l.machine.View()
+	if !view.Born() {
+		l.proposeGenesis(ctx)
+		return
+	}
+	l.proposeRecords(ctx, view)
+	if claim, ok := l.audit.claim(ctx); ok {
+		l.proposeAndWait(ctx, fsm.Item{Kind: fsm.ItemClaim, Claim: claim})
 	}
 }
 

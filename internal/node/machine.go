@@ -130,6 +130,7 @@ func (m *machine) Restore(r io.ReadCloser) error {
 		return fmt.Errorf("restore: %w", err)
 	}
 	m.state = s
+	m.digests.clear()
 	m.publish()
 	m.log.Info("snapshot restored", "index", s.Index(), "term", s.Term(), "keys", s.Keys(), "clients", s.Registry().Clients())
 	return nil

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -81,6 +83,12 @@ func sameCluster(k *core, incarnation []byte) error {
 	return nil
 }
 
+// reconnectSoon keeps the wait for a node that is back short; gRPC's own grows to two minutes.
+var reconnectSoon = grpc.WithConnectParams(grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: time.Second,
+})
+
 // remotes are the nodes' connections to each other's client ports.
 type remotes struct {
 	incarnation func() fsm.Incarnation
@@ -122,7 +130,7 @@ func (r *remotes) to(address string) (kvoncev1.PeerClient, error) {
 	conn, ok := r.conns[address]
 	if !ok {
 		var err error
-		if conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		if conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), reconnectSoon); err != nil {
 			return nil, err
 		}
 		r.conns[address] = conn

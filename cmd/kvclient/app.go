@@ -125,20 +125,18 @@ func (a *app) check() error {
 	return nil
 }
 
-// open opens a client for one command. The context that comes with it ends with --timeout; done closes the client
-// within what is left of it.
-func (a *app) open(ctx context.Context) (c *client.Client, bounded context.Context, done func(), err error) {
-	bounded, cancel := context.WithTimeout(ctx, a.timeout)
-	c, err = client.Open(bounded, client.WithEndpoints(a.endpoints...), client.WithTTL(oneShotTTL),
+// with runs f with a client, until --timeout is over, and closes the client within what is left of it.
+func (a *app) with(ctx context.Context, f func(context.Context, *client.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	c, err := client.Open(ctx, client.WithEndpoints(a.endpoints...), client.WithTTL(oneShotTTL),
 		client.WithName("kvclient"), client.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		cancel()
-		return nil, nil, nil, err
+		return err
 	}
-	return c, bounded, func() {
-		_ = c.Close(bounded) // what is unresolved was reported with its own call; the client expires by itself
-		cancel()
-	}, nil
+	err = f(ctx, c)
+	_ = c.Close(ctx) // what is unresolved was reported with its own call; the client expires by itself
+	return err
 }
 
 func (a *app) print(text string) { _, _ = io.WriteString(a.stdout, text) } // what can't be written has no reader

@@ -83,16 +83,13 @@ func askAll(ctx context.Context, c *client.Client, endpoints []string) []nodeSta
 }
 
 func (a *app) status(ctx context.Context) error {
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	all := survey(ctx, c, a.endpoints)
-	if err := a.showStatus(all); err != nil {
-		return err
-	}
-	return judge(all)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		all := survey(ctx, c, a.endpoints)
+		if err := a.showStatus(all); err != nil {
+			return err
+		}
+		return judge(all)
+	})
 }
 
 // judge says what is wrong with the cluster as a whole.
@@ -165,26 +162,23 @@ var clientsCommand = &command{
 }
 
 func (a *app) clients(ctx context.Context, limit uint64) error {
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	var all []*kvoncev1.ClientInfo
-	for after, more := uint64(0), true; more && (limit == 0 || uint64(len(all)) < limit); {
-		page, err := c.ListClients(ctx, after, 0)
-		if err != nil {
-			return err
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		var all []*kvoncev1.ClientInfo
+		for after, more := uint64(0), true; more && (limit == 0 || uint64(len(all)) < limit); {
+			page, err := c.ListClients(ctx, after, 0)
+			if err != nil {
+				return err
+			}
+			all = append(all, page.GetClients()...)
+			if more = page.GetMore() && len(page.GetClients()) > 0; more {
+				after = all[len(all)-1].GetId()
+			}
 		}
-		all = append(all, page.GetClients()...)
-		if more = page.GetMore() && len(page.GetClients()) > 0; more {
-			after = all[len(all)-1].GetId()
+		if limit > 0 && uint64(len(all)) > limit {
+			all = all[:limit]
 		}
-	}
-	if limit > 0 && uint64(len(all)) > limit {
-		all = all[:limit]
-	}
-	return a.showClients(all)
+		return a.showClients(all)
+	})
 }
 
 func (a *app) showClients(all []*kvoncev1.ClientInfo) error {
@@ -220,25 +214,22 @@ var memberCommand = &command{
 }
 
 func (a *app) memberList(ctx context.Context) error {
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	members := membersOf(survey(ctx, c, a.endpoints))
-	if members == nil {
-		return &exitError{exitUnavailable, "no node answers"}
-	}
-	list, rows := []fields{}, [][]string{}
-	for _, m := range members {
-		list = append(list, fields{"id": m.GetId(), "voter": m.GetVoter(), "raft": m.GetRaftAddress(), "client": m.GetClientAddress(),
-			"http": m.GetHttpAddress(), "version": m.GetVersion()})
-		rows = append(rows, []string{m.GetId(), strconv.FormatBool(m.GetVoter()), m.GetRaftAddress(), m.GetClientAddress(), m.GetHttpAddress(), m.GetVersion()})
-	}
-	if a.output == "json" {
-		return a.json(fields{"members": list})
-	}
-	return a.table("ID VOTER RAFT CLIENT HTTP VERSION", rows)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		members := membersOf(survey(ctx, c, a.endpoints))
+		if members == nil {
+			return &exitError{exitUnavailable, "no node answers"}
+		}
+		list, rows := []fields{}, [][]string{}
+		for _, m := range members {
+			list = append(list, fields{"id": m.GetId(), "voter": m.GetVoter(), "raft": m.GetRaftAddress(), "client": m.GetClientAddress(),
+				"http": m.GetHttpAddress(), "version": m.GetVersion()})
+			rows = append(rows, []string{m.GetId(), strconv.FormatBool(m.GetVoter()), m.GetRaftAddress(), m.GetClientAddress(), m.GetHttpAddress(), m.GetVersion()})
+		}
+		if a.output == "json" {
+			return a.json(fields{"members": list})
+		}
+		return a.table("ID VOTER RAFT CLIENT HTTP VERSION", rows)
+	})
 }
 
 // membersOf takes the list of the node that has applied most.
@@ -253,20 +244,17 @@ func membersOf(all []nodeStatus) (members []*kvoncev1.Member) {
 }
 
 func (a *app) transferLeader(ctx context.Context, to string) error {
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	l, err := c.TransferLeader(ctx, to)
-	if err != nil {
-		return err
-	}
-	if a.output == "json" {
-		return a.json(fields{"leader": l.GetNodeId()})
-	}
-	a.printf("%s\n", cmp.Or(l.GetNodeId(), "OK"))
-	return nil
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		l, err := c.TransferLeader(ctx, to)
+		if err != nil {
+			return err
+		}
+		if a.output == "json" {
+			return a.json(fields{"leader": l.GetNodeId()})
+		}
+		a.printf("%s\n", cmp.Or(l.GetNodeId(), "OK"))
+		return nil
+	})
 }
 
 var settingsCommand = &command{
@@ -284,25 +272,22 @@ var settingsCommand = &command{
 }
 
 func (a *app) settings(ctx context.Context) error {
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	all, err := c.Settings(ctx)
-	if err != nil {
-		return err
-	}
-	list, rows := []fields{}, [][]string{}
-	for _, s := range all {
-		list = append(list, fields{"name": s.GetName(), "value": s.GetValue(), "default": s.GetDefaultValue(), "min": s.GetMin(), "max": s.GetMax(),
-			"unit": s.GetUnit(), "description": s.GetDescription()})
-		rows = append(rows, []string{s.GetName(), number(s.GetValue()), number(s.GetDefaultValue()), number(s.GetMin()), number(s.GetMax()), s.GetUnit(), s.GetDescription()})
-	}
-	if a.output == "json" {
-		return a.json(fields{"settings": list})
-	}
-	return a.table("NAME VALUE DEFAULT MIN MAX UNIT DESCRIPTION", rows)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		all, err := c.Settings(ctx)
+		if err != nil {
+			return err
+		}
+		list, rows := []fields{}, [][]string{}
+		for _, s := range all {
+			list = append(list, fields{"name": s.GetName(), "value": s.GetValue(), "default": s.GetDefaultValue(), "min": s.GetMin(), "max": s.GetMax(),
+				"unit": s.GetUnit(), "description": s.GetDescription()})
+			rows = append(rows, []string{s.GetName(), number(s.GetValue()), number(s.GetDefaultValue()), number(s.GetMin()), number(s.GetMax()), s.GetUnit(), s.GetDescription()})
+		}
+		if a.output == "json" {
+			return a.json(fields{"settings": list})
+		}
+		return a.table("NAME VALUE DEFAULT MIN MAX UNIT DESCRIPTION", rows)
+	})
 }
 
 func (a *app) setSettings(ctx context.Context, args []string) error {
@@ -315,14 +300,11 @@ func (a *app) setSettings(ctx context.Context, args []string) error {
 		}
 		changes[name] = value
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	m, err := c.SetSettings(ctx, changes)
-	if err != nil {
-		return fmt.Errorf("settings: %w", err)
-	}
-	return a.answer("OK\n", fields{}, m)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		m, err := c.SetSettings(ctx, changes)
+		if err != nil {
+			return fmt.Errorf("settings: %w", err)
+		}
+		return a.answer("OK\n", fields{}, m)
+	})
 }

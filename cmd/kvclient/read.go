@@ -60,20 +60,17 @@ func (a *app) get(ctx context.Context, key string, r readFlags) error {
 	if err != nil {
 		return err
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	got, err := c.Get(ctx, key, options...)
-	if err != nil {
-		return err
-	}
-	f := keyValue(got.KeyValue, true)
-	if got.AgeKnown {
-		f["age_ms"] = got.Age.Age.Milliseconds()
-	}
-	return a.answer(a.raw(got.Value), f, got.Meta)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		got, err := c.Get(ctx, key, options...)
+		if err != nil {
+			return err
+		}
+		f := keyValue(got.KeyValue, true)
+		if got.AgeKnown {
+			f["age_ms"] = got.Age.Age.Milliseconds()
+		}
+		return a.answer(a.raw(got.Value), f, got.Meta)
+	})
 }
 
 var listCommand = &command{
@@ -105,33 +102,30 @@ func (a *app) list(ctx context.Context, prefix string, values bool, limit uint64
 	if limit > 0 {
 		options = append(options, client.Limit(limit))
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	var rows [][]string
-	list := []fields{}
-	for kv, err := range c.List(ctx, prefix, options...) {
-		if err != nil {
-			return err
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		var rows [][]string
+		list := []fields{}
+		for kv, err := range c.List(ctx, prefix, options...) {
+			if err != nil {
+				return err
+			}
+			switch {
+			case a.output == "json":
+				list = append(list, keyValue(kv, values))
+			case a.output == "table":
+				rows = append(rows, []string{quoted(kv.Key), number(kv.ModRevision), number(kv.Version), quoted(string(kv.Value))})
+			case values:
+				a.printf("%s\t%s\n", quoted(kv.Key), quoted(string(kv.Value)))
+			default:
+				a.printf("%s\n", quoted(kv.Key))
+			}
 		}
-		switch {
-		case a.output == "json":
-			list = append(list, keyValue(kv, values))
-		case a.output == "table":
-			rows = append(rows, []string{quoted(kv.Key), number(kv.ModRevision), number(kv.Version), quoted(string(kv.Value))})
-		case values:
-			a.printf("%s\t%s\n", quoted(kv.Key), quoted(string(kv.Value)))
-		default:
-			a.printf("%s\n", quoted(kv.Key))
+		switch a.output {
+		case "json":
+			return a.json(fields{"keys": list})
+		case "table":
+			return a.table("KEY REVISION VERSION VALUE", rows)
 		}
-	}
-	switch a.output {
-	case "json":
-		return a.json(fields{"keys": list})
-	case "table":
-		return a.table("KEY REVISION VERSION VALUE", rows)
-	}
-	return nil
+		return nil
+	})
 }

@@ -87,16 +87,13 @@ func (a *app) txn(ctx context.Context) error {
 	if err != nil {
 		return usagef("else%v", err)
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	r, err := c.Txn().If(compares...).Then(thens...).Else(elses...).Commit(ctx)
-	if err != nil {
-		return err
-	}
-	return a.txnResult(r)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		r, err := c.Txn().If(compares...).Then(thens...).Else(elses...).Commit(ctx)
+		if err != nil {
+			return err
+		}
+		return a.txnResult(r)
+	})
 }
 
 // each converts a list. The error begins with the position of the element at fault.

@@ -66,22 +66,19 @@ func (a *app) put(ctx context.Context, args []string, ttl time.Duration, prev bo
 	if prev {
 		options = append(options, client.ReturnPrevious())
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	r, err := c.Put(ctx, args[0], value, options...)
-	if err != nil {
-		return err
-	}
-	f := fields{}
-	plain := "OK\n"
-	if r.Previous != nil {
-		f["previous"] = keyValue(*r.Previous, true)
-		plain = a.raw(r.Previous.Value)
-	}
-	return a.answer(plain, f, r.Meta)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		r, err := c.Put(ctx, args[0], value, options...)
+		if err != nil {
+			return err
+		}
+		f := fields{}
+		plain := "OK\n"
+		if r.Previous != nil {
+			f["previous"] = keyValue(*r.Previous, true)
+			plain = a.raw(r.Previous.Value)
+		}
+		return a.answer(plain, f, r.Meta)
+	})
 }
 
 // raw is a value as it is, with a newline on a terminal only.
@@ -105,21 +102,19 @@ func (a *app) remove(ctx context.Context, key string, prefix bool) error {
 	if err := requireKey(key); err != nil {
 		return err
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	var r client.DeleteResult
-	if prefix {
-		r, err = c.DeletePrefix(ctx, key)
-	} else {
-		r, err = c.Delete(ctx, key)
-	}
-	if err != nil {
-		return err
-	}
-	return a.answer(number(r.Deleted)+"\n", fields{"deleted": r.Deleted}, r.Meta)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		var r client.DeleteResult
+		var err error
+		if prefix {
+			r, err = c.DeletePrefix(ctx, key)
+		} else {
+			r, err = c.Delete(ctx, key)
+		}
+		if err != nil {
+			return err
+		}
+		return a.answer(number(r.Deleted)+"\n", fields{"deleted": r.Deleted}, r.Meta)
+	})
 }
 
 var incrCommand = &command{
@@ -135,16 +130,13 @@ func (a *app) increment(ctx context.Context, key string, by int64) error {
 	if err := requireKey(key); err != nil {
 		return err
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	r, err := c.Increment(ctx, key, by)
-	if err != nil {
-		return err
-	}
-	return a.answer(strconv.FormatInt(r.Value, 10)+"\n", fields{"value": r.Value}, r.Meta)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		r, err := c.Increment(ctx, key, by)
+		if err != nil {
+			return err
+		}
+		return a.answer(strconv.FormatInt(r.Value, 10)+"\n", fields{"value": r.Value}, r.Meta)
+	})
 }
 
 var appendCommand = &command{
@@ -157,16 +149,13 @@ func (a *app) append(ctx context.Context, key, suffix string) error {
 	if err := requireKey(key); err != nil {
 		return err
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	r, err := c.Append(ctx, key, []byte(suffix))
-	if err != nil {
-		return err
-	}
-	return a.answer(number(r.Length)+"\n", fields{"length": r.Length}, r.Meta)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		r, err := c.Append(ctx, key, []byte(suffix))
+		if err != nil {
+			return err
+		}
+		return a.answer(number(r.Length)+"\n", fields{"length": r.Length}, r.Meta)
+	})
 }
 
 var casCommand = &command{
@@ -217,14 +206,11 @@ func (a *app) cas(ctx context.Context, key, value string, o casOptions) error {
 	if err != nil {
 		return err
 	}
-	c, ctx, done, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	r, err := c.CompareAndSwap(ctx, condition, []byte(value))
-	if err != nil {
-		return err
-	}
-	return a.answer("OK\n", fields{}, r.Meta)
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		r, err := c.CompareAndSwap(ctx, condition, []byte(value))
+		if err != nil {
+			return err
+		}
+		return a.answer("OK\n", fields{}, r.Meta)
+	})
 }

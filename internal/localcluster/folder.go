@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/gofrs/flock"
+
+	"github.com/kvonce/kvonce/internal/durable"
 )
 
 // Names within the data folder of a cluster.
@@ -108,24 +110,8 @@ func (f *folder) newState(c *Config) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(f.dir, stateFile), append(b, '\n'))
+	return durable.WriteFile(filepath.Join(f.dir, stateFile), append(b, '\n'))
 }
 
 // Close gives the folder free.
 func (f *folder) Close() error { return f.lock.Unlock() }
-
-// writeFile writes a file that is complete whenever it is there.
-func writeFile(name string, content []byte) error {
-	tmp, err := os.OpenFile(name+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(content)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(name+".tmp", name)
-}

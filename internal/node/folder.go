@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/kvonce/kvonce/fsm"
+	"github.com/kvonce/kvonce/internal/durable"
 )
 
 // Names within a data folder.
@@ -160,38 +161,11 @@ func (f *folder) save() error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(f.dir, identityFile), append(b, '\n'))
+	return durable.WriteFile(filepath.Join(f.dir, identityFile), append(b, '\n'))
 }
 
 // Close gives the folder free.
 func (f *folder) Close() error { return f.lock.Unlock() }
-
-// writeFile replaces a file so that a crash leaves the old or the new content.
-func writeFile(name string, content []byte) error {
-	tmp, err := os.OpenFile(name+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(content)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(name))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
 
 // members maps the ids of the initial cluster to the folder incarnations seen at bootstrap.
 type members map[string]hexID
@@ -218,18 +192,18 @@ func (f *folder) makeRaft(m members, fill func(dir string) error) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, membersFile), b); err != nil {
+	if err := durable.WriteFile(filepath.Join(dir, membersFile), b); err != nil {
 		return err
 	}
 	if err := fill(dir); err != nil {
 		return err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		return err
 	}
 	if err := os.Rename(dir, f.raft()); err != nil {
 		return err
 	}
 	f.id.Bootstrapped = true
-	return errors.Join(syncDir(f.dir), f.save())
+	return errors.Join(durable.SyncDir(f.dir), f.save())
 }

@@ -141,8 +141,7 @@ func TestG5PausedLeaderGivesNoStaleRead(t *testing.T) {
 		l, err := c.WaitReady(within(t, 30*time.Second))
 		require.NoError(t, err)
 		writeElsewhere(t, c, nil, strconv.Itoa(2*round))
-		pinned, err := client.Open(context.Background(), client.WithPinnedEndpoints(l.ClientAddress()))
-		require.NoError(t, err)
+		pinned := openPinned(t, l)
 		_, err = pinned.Get(within(t, 10*time.Second), "k")
 		require.NoError(t, err)
 		require.NoError(t, l.Pause(within(t, time.Second)))
@@ -156,10 +155,18 @@ func TestG5PausedLeaderGivesNoStaleRead(t *testing.T) {
 				require.Equal(t, fresh, v, "round %d", round)
 			}
 		}
-		require.NoError(t, pinned.Close(within(t, 10*time.Second)))
 	}
 	t.Logf("%d of %d reads in %d rounds were answered, none of them stale", answered, rounds*readers, rounds)
 	require.Greater(t, answered, rounds, "reads that fail show nothing")
+}
+
+// openPinned opens a client that talks to one node alone.
+func openPinned(tb testing.TB, n *localcluster.Node) *client.Client {
+	tb.Helper()
+	k, err := client.Open(context.Background(), client.WithPinnedEndpoints(n.ClientAddress()))
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, k.Close(within(tb, 10*time.Second))) })
+	return k
 }
 
 // writeElsewhere puts a value through the nodes but one.

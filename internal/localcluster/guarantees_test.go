@@ -43,6 +43,7 @@ func within(tb testing.TB, d time.Duration) context.Context {
 // load increments a key from many goroutines until it is stopped.
 type load struct {
 	acknowledged, replayed atomic.Int64
+	last, gap              atomic.Int64 // nanoseconds: of the last acknowledgement since the start, and the longest between two
 	stop                   context.CancelFunc
 	wg                     sync.WaitGroup
 	failed                 atomic.Pointer[error]
@@ -51,6 +52,7 @@ type load struct {
 func startLoad(k *client.Client, key string, workers int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{stop: cancel}
+	begin := time.Now()
 	for range workers {
 		l.wg.Go(func() {
 			for ctx.Err() == nil {
@@ -60,6 +62,8 @@ func startLoad(k *client.Client, key string, workers int) *load {
 					return
 				}
 				l.acknowledged.Add(1)
+				now := int64(time.Since(begin))
+				l.gap.Store(max(l.gap.Load(), now-l.last.Swap(now)))
 				if r.Replayed {
 					l.replayed.Add(1)
 				}
@@ -199,6 +203,22 @@ func startReaders(ctx context.Context, k *client.Client, n int) <-chan string {
 		}()
 	}
 	return values
+}
+
+// Nodes that are stopped gracefully, one after the other, hand their work over.
+func TestG1RollingRestartUnderLoad(t *testing.T) {
+	c := start(t)
+	k := open(t, c)
+	l := startLoad(k, "n", 32)
+	l.progress(t, 500)
+	for _, n := range c.Nodes() {
+		require.NoError(t, n.Restart(within(t, 30*time.Second)))
+		_, err := c.WaitReady(within(t, 30*time.Second))
+		require.NoError(t, err)
+		l.progress(t, 500)
+	}
+	l.finish(t, k, "n")
+	t.Logf("%d acknowledged, %d replayed, longest time without an acknowledgement %v", l.acknowledged.Load(), l.replayed.Load(), time.Duration(l.gap.Load()))
 }
 
 func TestG1DataSurvivesARestartOfAll(t *testing.T) {
